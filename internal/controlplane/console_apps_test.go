@@ -15,7 +15,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
@@ -252,10 +251,6 @@ func TestOperatorRunner_Refused(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, acting.Items, 1, "a revoked operator acts as no Runner, under the same name later neither")
 	assert.Equal(t, "vic", acting.Items[0].Operator)
-	for _, in := range []operatorapi.SetOperatorRunnerBody{{Operator: "alice", Runner: "ops"}, {Operator: "vic", Runner: "none"}} {
-		_, err := operatorapi.SetOperatorRunner.Do(t.Context(), p.first(), operatorapi.SetOperatorRunnerInput{Body: in})
-		requireCode(t, err, problem.NotFound)
-	}
 }
 
 // TestConsole_FollowsLogs follows a log until the operator no longer acts as the Runner.

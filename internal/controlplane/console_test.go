@@ -370,18 +370,16 @@ func TestConsole_ChangesAudited(t *testing.T) {
 	assert.Contains(t, body, "The token is revoked.")
 	status, body = b.change("/console/enrolment/new", url.Values{"uses": {"-1"}})
 	assert.Equal(t, http.StatusUnprocessableEntity, status, body)
-	status, body = b.change("/console/webhooks/new", url.Values{"name": {""}, "url": {"x"}})
-	assert.Equal(t, http.StatusUnprocessableEntity, status, "the API's own validation: "+body)
 
 	seen := map[string]bool{}
-	for _, r := range p.records(9) {
+	for _, r := range p.records(8) {
 		if r.Operator == "alice" {
 			seen[r.Command+" "+string(r.Outcome)] = true
 			assert.NotEmpty(t, r.Certificate)
 			assert.NotEmpty(t, r.RequestID)
 		}
 	}
-	for _, want := range []string{"create-console-code done", "create-token done", "revoke-token done", "create-token refused", "create-webhook refused"} {
+	for _, want := range []string{"create-console-code done", "create-token done", "revoke-token done", "create-token refused"} {
 		assert.True(t, seen[want], "%s: %v", want, seen)
 	}
 }

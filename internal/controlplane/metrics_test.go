@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -81,6 +80,9 @@ func TestMetrics_Values(t *testing.T) {
 	assert.NotContains(t, text, "frp", "its numbers are in the default registry, and stay there")
 	assert.NotContains(t, text, "counted", "an agent's name")
 	assert.NotContains(t, text, c.id.AgentID)
+	problems, err := testutil.GatherAndLint(p.instruments.registry)
+	require.NoError(t, err)
+	assert.Empty(t, problems, "names as Prometheus wants them")
 }
 
 // TestMetrics_BoundedSeries: no label is a name, an ID or a path.
@@ -118,13 +120,6 @@ func TestMetrics_BoundedSeries(t *testing.T) {
 	text := scrape(t, at)
 	assert.Equal(t, before, series(text), text)
 	assert.Contains(t, []string{"500", "499", "501"}, sample(t, text, `pipeops_controlplane_agents{state="online"}`))
-}
-
-func TestMetrics_Names(t *testing.T) {
-	p := start(t)
-	problems, err := testutil.GatherAndLint(p.instruments.registry)
-	require.NoError(t, err)
-	assert.Equal(t, []promlint.Problem(nil), problems)
 }
 
 // silentPublisher is a broker that does not confirm, for the numbers alone.

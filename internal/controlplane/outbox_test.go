@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -84,11 +85,12 @@ func TestOutbox_LastEventsLoggedOnce(t *testing.T) {
 type listener struct {
 	mu     sync.Mutex
 	events []announce.Event
+	seen   map[string]bool
 }
 
 func listenAs(t *testing.T, b broker.Endpoint, runner string) *listener {
 	t.Helper()
-	l := &listener{}
+	l := &listener{seen: map[string]bool{}}
 	consumer, err := announce.NewConsumer(announce.ConsumerConfig{
 		Config: rabbitmq.Config{URLs: []string{b.URL(broker.UserRunner)}, TLS: b.TLSConfig(), Log: zerolog.Nop()},
 		Queue:  rabbitmq.RunnerQueue(runner),
@@ -100,7 +102,10 @@ func listenAs(t *testing.T, b broker.Endpoint, runner string) *listener {
 		done <- consumer.Run(ctx, func(_ context.Context, e announce.Event) error {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.events = append(l.events, e)
+			if !l.seen[e.ID] { // an event may come again
+				l.events = append(l.events, e)
+			}
+			l.seen[e.ID] = true
 			return nil
 		})
 	}()
@@ -110,28 +115,15 @@ func listenAs(t *testing.T, b broker.Endpoint, runner string) *listener {
 			t.Errorf("consumer: %v", err)
 		}
 	})
-	slow(t, "the Runner's queue is bound", func() bool { return consumer.Status().Connected })
+	await.Until(t, "the Runner's queue is bound", func() bool { return consumer.Status().Connected })
 	return l
 }
 
-// heard lists the distinct events in the order in which they came.
+// heard lists the events in the order in which they came.
 func (l *listener) heard() []announce.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	seen := map[string]bool{}
-	var list []announce.Event
-	for _, e := range l.events {
-		if !seen[e.ID] {
-			seen[e.ID] = true
-			list = append(list, e)
-		}
-	}
-	return list
-}
-
-func slow(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	require.Eventually(t, ok, 2*time.Minute, 50*time.Millisecond, what)
+	return slices.Clone(l.events)
 }
 
 func TestBroker_OutageLosesNothing(t *testing.T) {
@@ -147,7 +139,7 @@ func TestBroker_OutageLosesNothing(t *testing.T) {
 	require.NoError(t, err)
 	runner := listenAs(t, b, "builder")
 	early := first.registered("early")
-	slow(t, "the first announcement", func() bool { return len(runner.heard()) > 0 })
+	await.Until(t, "the first announcement", func() bool { return len(runner.heard()) > 0 })
 	cfg := first.cfg
 	require.NoError(t, b.Stop(t.Context()))
 
@@ -156,7 +148,7 @@ func TestBroker_OutageLosesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, late.sends(nil, appEvent("1", announce.AppProgressing), appEvent("2", announce.AppHealthy)))
 	client := first.client()
-	slow(t, "readyz says that the broker is down, and that the rest is not", func() (ok bool) {
+	await.Until(t, "readyz says that the broker is down, and that the rest is not", func() (ok bool) {
 		first.get(client, "/readyz", func(resp *http.Response) {
 			var r readiness
 			require.NoError(t, json.NewDecoder(resp.Body).Decode(&r))
@@ -170,7 +162,7 @@ func TestBroker_OutageLosesNothing(t *testing.T) {
 	second := start(t, func(c *Config) { *c = cfg })
 	assert.Len(t, second.queued(), 4)
 	require.NoError(t, b.Start(t.Context()))
-	slow(t, "nothing is lost", func() bool { return len(runner.heard()) >= 5 })
+	await.Until(t, "nothing is lost", func() bool { return len(runner.heard()) >= 5 })
 
 	perAgent := map[string][]announce.Type{}
 	last := map[string]uint64{}
@@ -181,11 +173,11 @@ func TestBroker_OutageLosesNothing(t *testing.T) {
 	}
 	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentRemoved}, perAgent[early.id.AgentID])
 	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AppProgressing, announce.AppHealthy}, perAgent[late.id.AgentID])
-	slow(t, "what came back from the broker is in the timeline", func() bool {
+	await.Until(t, "what came back from the broker is in the timeline", func() bool {
 		detail, err := second.admin.Agents.Get(t.Context(), "late", 10)
 		return err == nil && len(detail.Events) == 3 && detail.Events[2].Type == announce.AppHealthy
 	})
-	slow(t, "the outbox is empty", func() bool { return len(second.queued()) == 0 })
+	await.Until(t, "the outbox is empty", func() bool { return len(second.queued()) == 0 })
 	connected, text := second.broker.Check()
 	assert.True(t, connected, text)
 }

@@ -25,8 +25,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
-	"github.com/pipeops/pipeops-vm-agent/test/broker"
-	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // pager is a receiver of webhooks, over real TLS. It verifies by itself what comes.
@@ -94,39 +92,6 @@ func (r *pager) hook(p *plane, types ...string) store.Webhook {
 	require.NoError(r.t, err)
 	r.secret.Store(hook.Secret)
 	return hook
-}
-
-// TestWebhook_OutageAndRestart: a real broker brings events while the receiver is away, and the
-// control plane restarts before it is back.
-func TestWebhook_OutageAndRestart(t *testing.T) {
-	suite.Release(t, "brokers and receivers that die again and again")
-	t.Parallel()
-	b, r := rabbit.VHost(t), newPager(t)
-	first := start(t, func(c *Config) {
-		c.BrokerURLs, c.BrokerTLS, c.WebhookRoots = []string{b.URL(broker.UserControlPlane)}, b.TLSConfig(), r.roots()
-	})
-	r.hook(first)
-	shop := first.registered("shop")
-	slow(t, "the registration", func() bool { return len(r.taken()) == 1 })
-	r.status.Store(http.StatusServiceUnavailable)
-	require.NoError(t, shop.sends(nil, appEvent("1", announce.AppProgressing), appEvent("2", announce.AppFailed), appEvent("3", announce.AppHealthy)))
-	waiting := func(p *plane) []store.Delivery {
-		list, err := p.admin.Webhooks.Deliveries(t.Context(), "pager", store.DeliveryPending, 10)
-		require.NoError(t, err)
-		return list
-	}
-	slow(t, "all wait, and the first was tried", func() bool {
-		list := waiting(first)
-		return len(list) == 3 && list[2].Attempts > 0 && list[2].Status == http.StatusServiceUnavailable
-	})
-	first.stop()
-	r.status.Store(http.StatusOK)
-	second := start(t, func(c *Config) { *c = first.cfg })
-	second.clock.forward(time.Hour) // past the next attempt; nobody has to wait for it
-	slow(t, "the rest", func() bool { return len(r.taken()) == 4 })
-	id := shop.id.AgentID
-	assert.Equal(t, []string{id + " 1 agent.registered", id + " 2 app.progressing", id + " 3 app.failed", id + " 4 app.healthy"}, r.taken())
-	slow(t, "it is noted", func() bool { return len(waiting(second)) == 0 })
 }
 
 func TestWebhook_Lifecycle(t *testing.T) {
