@@ -52,8 +52,8 @@ func agentSays(t *testing.T, url, token, name string, want ...string) string {
 }
 
 // TestTheAgentSaysWhyItCannotRegister runs one of each: an answer of the control plane, none, and
-// what the agent sees by itself. The others are told apart in internal/controlplane's
-// TestRegister_Refused, internal/controlapi and agent/config.
+// what the agent sees by itself. The others are told apart in the tests of
+// internal/controlplane/enrolment, internal/controlapi and agent/config.
 func TestTheAgentSaysWhyItCannotRegister(t *testing.T) {
 	url := sys.APIURL()
 	good := token(t)
