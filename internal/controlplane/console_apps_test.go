@@ -230,8 +230,6 @@ func TestOperatorRunner_Refused(t *testing.T) {
 	assert.Contains(t, body, "refuses Runner lab")
 
 	p.actAs("alice", "ops")
-	status, _ = operator.get("/console/agents/shop/app?" + appOfShop)
-	assert.Equal(t, http.StatusOK, status)
 	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "ops"))
 	status, body = operator.change(restart, form())
 	assert.Equal(t, http.StatusConflict, status, "a revoked Runner")

@@ -89,20 +89,6 @@ func TestReleaseOffer_Expires(t *testing.T) {
 	assert.Contains(t, []time.Time{list[0].ExpiresAt.UTC(), list[1].ExpiresAt.UTC()}, newer.ExpiresAt.UTC().Truncate(time.Microsecond))
 }
 
-func TestReleaseOffer_AllSignatures(t *testing.T) {
-	p := start(t)
-	shop, opts := p.registered("shop"), releaseOptions(t, "v1.2.0")
-	m, err := release.Decode(opts.Manifest)
-	require.NoError(t, err)
-	opts.Manifest, opts.Signature = releasetest.SignBoth(t, *m)
-	opts.Trust = releasetest.TrustIn(t, 2, releasetest.PublicKey, releasetest.SecondKey)
-	_, err = p.admin.Releases.Offer(t.Context(), opts)
-	require.NoError(t, err)
-	offer := updating(shop, controlapi.Update{State: controlapi.UpdateIdle})
-	require.NotNil(t, offer)
-	require.NoError(t, opts.Trust.Verify(offer.Manifest, offer.Signature))
-}
-
 // TestReleaseOffer_Progress counts only the agents to which the release is offered.
 func TestReleaseOffer_Progress(t *testing.T) {
 	p := start(t)

@@ -388,15 +388,10 @@ func TestReplicaList_Single(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list.Items, 1)
 	own := list.Items[0]
-	assert.Equal(t, hostname(), own.Name)
-	assert.Equal(t, "v1.4.2", own.Version)
-	assert.Equal(t, p.Advertised().Edge, own.Edge)
-	assert.Equal(t, peerlink.Degraded, own.State)
-	assert.True(t, own.Answers && own.Leads)
-	assert.False(t, own.StartedAt.IsZero())
-	require.NotEmpty(t, own.Checks)
-	assert.Equal(t, "broker", own.Checks[0].Name, "what failed comes first")
+	assert.Equal(t, []string{hostname(), "v1.4.2", p.Advertised().Edge, string(peerlink.Degraded)}, []string{own.Name, own.Version, own.Edge, string(own.State)})
+	assert.True(t, own.Answers && own.Leads && !own.StartedAt.IsZero())
 	require.Len(t, own.Wrong(), 1)
+	assert.Equal(t, "broker", own.Checks[0].Name, "what failed comes first")
 	assert.Contains(t, own.Checks, peerlink.Check{Name: "database", OK: true, Text: "answers"})
 
 	status, body := p.signedIn(viewer).get("/console/replicas")
