@@ -190,16 +190,16 @@ func TestAgentAudit_Bounded(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	other := p.registered("other")
-	add := func(id string, from, n int) {
-		var lines []store.AuditLine
-		for i := range n {
-			lines = append(lines, store.AuditLine{Seq: int64(from + i), Hash: fmt.Sprint(from + i), Line: "{}"})
+	add := func(c *cluster, from, n int) {
+		lines := make([]store.AuditLine, n)
+		for i := range lines {
+			lines[i] = store.AuditLine{Seq: int64(from + i), Hash: fmt.Sprint(from + i), Line: "{}"}
 		}
-		require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error { return tx.AddAudit(t.Context(), id, lines) }))
+		require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error { return tx.AddAudit(t.Context(), c.id.AgentID, lines) }))
 	}
-	add(other.id.AgentID, 1, 2)
-	add(c.id.AgentID, 1, store.AuditLength)
-	add(c.id.AgentID, store.AuditLength+1, 10)
+	add(other, 1, 2)
+	add(c, 1, store.AuditLength)
+	add(c, store.AuditLength+1, 10)
 	kept, err := p.store.Audit(t.Context(), c.id.AgentID, 2*store.AuditLength)
 	require.NoError(t, err)
 	require.Len(t, kept, store.AuditLength)

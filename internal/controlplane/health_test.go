@@ -111,6 +111,8 @@ func TestReadiness_BrokerAway(t *testing.T) {
 	r = p.health.readiness(t.Context())
 	assert.Contains(t, r.Checks["outbox"], "failed: 1 announcements wait, the first for 10m")
 	assert.True(t, r.Ready)
+	p.outbox.Dropped.Store(7)
+	assert.Contains(t, p.health.readiness(t.Context()).Checks["outbox"], "; 7 were dropped since the start, which later ones supersede")
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `"degraded":true`)

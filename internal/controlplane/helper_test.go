@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,10 +25,13 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/testmain"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -295,4 +299,22 @@ func callsOf(t *testing.T, document io.Reader) (calls []string) {
 		}
 	}
 	return calls
+}
+
+// What the tests share.
+var (
+	databases postgres.Shared
+	rabbit    broker.Shared
+)
+
+func TestMain(m *testing.M) { os.Exit(testmain.Wrap(m, databases.Stop, rabbit.Stop).Run()) }
+
+// newDatabase makes an empty database on PostgreSQL. SQLite needs none: its file is in the data
+// directory.
+func newDatabase(t testing.TB, on postgres.Engine) store.Postgres {
+	t.Helper()
+	if on == postgres.SQLite {
+		return store.Postgres{}
+	}
+	return store.Postgres{URL: databases.Database(t).URL(), Log: zerolog.Nop()}
 }

@@ -184,10 +184,8 @@ func TestCallLimits_SharesByName(t *testing.T) {
 func TestAPI_BodyLimit(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.Advertised().API+"/v1/agents/register", strings.NewReader(`{"name":"`+strings.Repeat("x", 100<<10)+`"}`))
-	require.NoError(t, err)
-	r.Header.Set("Content-Type", "application/json")
-	resp, err := p.client().Do(r)
+	body := strings.NewReader(`{"name":"` + strings.Repeat("x", 100<<10) + `"}`)
+	resp, err := p.client().Post(p.Advertised().API+"/v1/agents/register", "application/json", body)
 	require.NoError(t, err)
 	defer func() { _ = resp.Body.Close() }()
 	assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)

@@ -286,13 +286,10 @@ func TestSocket_AdmitsWithoutCredentials(t *testing.T) {
 		Body: operatorapi.CreateOperatorBody{Name: "alice", Role: operators.RoleAdmin, TTL: operatorapi.Duration(time.Hour)},
 	})
 	require.NoError(t, err)
-	var refused *problem.Error
 	_, err = operatorapi.CreateConsoleCode.Do(t.Context(), here(p), operatorapi.ConsoleCodeInput{})
-	require.ErrorAs(t, err, &refused, "a session is bound to a certificate")
-	assert.Equal(t, problem.Conflict, refused.Code)
+	requireCode(t, err, problem.Conflict)
 	_, err = operatorapi.RenewOperator.Do(t.Context(), here(p), operatorapi.RenewOperatorInput{})
-	require.ErrorAs(t, err, &refused)
-	assert.Equal(t, problem.Conflict, refused.Code)
+	requireCode(t, err, problem.Conflict)
 
 	await.Until(t, "both records of the change are in the audit log", func() bool {
 		found, err := operatorapi.GetOperatorAudit.Do(t.Context(), here(p), operatorapi.OperatorAuditInput{After: -1, Limit: 100})

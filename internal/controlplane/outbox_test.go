@@ -53,19 +53,6 @@ func TestOutbox_BoundedPerApp(t *testing.T) {
 	assert.Equal(t, len(left), stats.Length)
 }
 
-func TestReadyz_Outbox(t *testing.T) {
-	p := start(t)
-	p.registered("shop")
-	p.clock.forward(3 * time.Minute)
-	p.outbox.Dropped.Store(7)
-	p.get(p.client(), "/readyz", func(resp *http.Response) {
-		var r readiness
-		require.NoError(t, json.NewDecoder(resp.Body).Decode(&r))
-		assert.Equal(t, http.StatusOK, resp.StatusCode)
-		assert.Regexp(t, `^1 announcements wait, the first for 3m\d+s; 7 were dropped since the start, which later ones supersede$`, r.Checks["outbox"])
-	})
-}
-
 func TestOutbox_LastEventsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	p := start(t)

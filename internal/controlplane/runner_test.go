@@ -165,19 +165,6 @@ func TestRefresh_ManyAgents(t *testing.T) {
 	})
 }
 
-// TestRegister_OtherLabels: Runners that were granted the former labels hear that the agent was
-// removed.
-func TestRegister_OtherLabels(t *testing.T) {
-	p := start(t)
-	p.issue("prod", "env=prod")
-	c := p.labelled("shop", map[string]string{"env": "prod"})
-	require.NoError(t, c.register(p.token(func(o *operators.TokenOptions) { o.Labels = map[string]string{"env": "test"} })))
-	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentRemoved, announce.AgentUpdated}, typesOf(p.queued()))
-	news, err := p.store.RefreshesAfter(t.Context(), 0)
-	require.NoError(t, err)
-	assert.Equal(t, []store.Refresh{{AgentID: c.id.AgentID, Number: 1}}, news)
-}
-
 // runnerFor makes a Runner whose certificates are valid for ttl.
 func (p *plane) runnerFor(name string, ttl time.Duration) string {
 	p.t.Helper()
