@@ -85,10 +85,11 @@ func (l *auditLog) commands() (done []string) {
 
 const appOfShop = "namespace=production&app=web"
 
-// withApp makes an agent with an App.
+// withApp makes an agent with an App, and the Runner ops that it is granted to.
 func (p *plane) withApp(audit *auditLog) *served {
 	p.t.Helper()
 	s := p.labelled("shop", map[string]string{"env": "prod"}).serveAudited(audit)
+	p.issue("ops", "env=prod")
 	deployer := s.visit(p.issue("deployer", ""))
 	key := runnerapi.Key{Namespace: "production", Name: "web"}
 	for _, image := range []string{"nginx:1", "nginx:2"} {
@@ -113,7 +114,6 @@ func TestOperatorRunner_ChangesApps(t *testing.T) {
 	t.Parallel()
 	p, audit := start(t), &auditLog{}
 	s := p.withApp(audit)
-	p.issue("ops", "env=prod")
 	b := p.signedIn(p.operator("alice", operators.RoleOperator))
 	status, body := b.get("/console/agents/shop/app?" + appOfShop)
 	assert.Equal(t, http.StatusConflict, status)
@@ -174,7 +174,6 @@ func TestConsole_DeployForm(t *testing.T) {
 	t.Parallel()
 	p, audit := start(t), &auditLog{}
 	s := p.withApp(audit)
-	p.issue("ops", "env=prod")
 	b := p.signedIn(p.operator("alice", operators.RoleOperator))
 	p.actAs("alice", "ops")
 	_, body := b.get("/console/agents/shop")
@@ -210,7 +209,6 @@ func TestOperatorRunner_Refused(t *testing.T) {
 	p, audit := start(t), &auditLog{}
 	s := p.withApp(audit)
 	before := len(s.backend.Calls())
-	p.issue("ops", "env=prod")
 	p.issue("lab", "env=test")
 	viewer, operator := p.signedIn(p.operator("vic", operators.RoleViewer)), p.signedIn(p.operator("alice", operators.RoleOperator))
 	form := func() url.Values { return url.Values{"namespace": {"production"}, "app": {"web"}} }
@@ -256,7 +254,6 @@ func TestConsole_FollowsLogs(t *testing.T) {
 	t.Parallel()
 	p, audit := start(t), &auditLog{}
 	s := p.withApp(audit)
-	p.issue("ops", "")
 	b := p.signedIn(p.operator("alice", operators.RoleViewer))
 	p.actAs("alice", "ops")
 	s.backend.Log(runnerapi.LogLine{Time: p.clock.now(), Pod: "web-1", Line: "the first <b>line</b>"})
@@ -274,7 +271,6 @@ func TestConsole_ShowsNodes(t *testing.T) {
 	p := start(t)
 	s := p.withApp(&auditLog{})
 	p.registered("quiet")
-	p.issue("ops", "env=prod")
 	p.issue("lab", "env=test")
 	b := p.signedIn(p.operator("vic", operators.RoleViewer))
 	page := func(agent string) string {

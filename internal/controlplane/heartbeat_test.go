@@ -63,7 +63,6 @@ func TestHeartbeat_BatchedOnSQLite(t *testing.T) {
 	assert.Equal(t, agents, rows("agent"))
 	assert.Zero(t, rows("event"))
 	after := written()
-	t.Logf("%d heartbeats wrote %d KiB", agents*beats, after>>10)
 	assert.Less(t, after, int64(agents*1024), "the counting included")
 	require.NoError(t, c.liveness.Flush(t.Context()))
 	assert.Equal(t, after, written(), "what is written is not written again")
@@ -72,8 +71,7 @@ func TestHeartbeat_BatchedOnSQLite(t *testing.T) {
 // TestHeartbeat_Standby: two versions of an agent run side by side, as in the middle of an update.
 func TestHeartbeat_Standby(t *testing.T) {
 	p := start(t)
-	c := p.cluster("shop")
-	require.NoError(t, c.register(p.token()))
+	c := p.registered("shop")
 	require.NoError(t, c.beat())
 	before := typesOf(p.queued())
 	standby := controlapi.Heartbeat{Clock: p.clock.now(), AgentVersion: "2.0", RunnerAPIVersion: "v1", TunnelPhase: "connected", Standby: true}

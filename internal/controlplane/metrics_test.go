@@ -55,6 +55,7 @@ func series(text string) (n int) {
 
 func TestMetrics_Values(t *testing.T) {
 	p := start(t, func(c *Config) { c.MetricsListen = "127.0.0.1:0" })
+	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
 	at, pprof := p.ObservedAt()
 	assert.Nil(t, pprof)
 	c := p.registered("counted")

@@ -1,8 +1,6 @@
 package controlplane
 
 import (
-	"encoding/json"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -72,12 +70,10 @@ func TestRoutes_ListedAndAnnounced(t *testing.T) {
 	assert.Equal(t, "shop", list[1].Agent.Name)
 	assert.Nil(t, list[1].HeldBy)
 
-	p.get(p.client(p.certificate(p.issue("ci", ""))), announce.SnapshotPath, func(resp *http.Response) {
-		var body struct{ Agents []announce.Agent }
-		require.NoError(t, json.NewDecoder(resp.Body).Decode(&body))
-		require.Len(t, body.Agents, 1)
-		assert.Equal(t, announced.Hosts, body.Agents[0].Hosts, "a Runner starts with what it would have heard")
-	})
+	agents, err := p.snapshotClient(p.issue("ci", "")).Agents(t.Context())
+	require.NoError(t, err)
+	require.Len(t, agents, 1)
+	assert.Equal(t, announced.Hosts, agents[0].Hosts, "a Runner starts with what it would have heard")
 	assert.Equal(t, []announce.Type{announce.AgentUpdated}, typesOf(tell(shop)), "they are gone")
 	assert.Empty(t, p.routes(""))
 }

@@ -233,10 +233,9 @@ func TestAgentLookup_ByNameOrID(t *testing.T) {
 	lab := p.labelled("shop-lab", map[string]string{"env": "test"})
 	p.labelled("bank", map[string]string{"env": "prod"})
 	client := p.snapshotClient(p.issue("prod", "env=prod"))
-	ask := func(nameOrID string) (announce.Agent, error) { return client.Agent(t.Context(), nameOrID) }
 	unknown := func(nameOrID string) *problem.Error {
 		t.Helper()
-		_, err := ask(nameOrID)
+		_, err := client.Agent(t.Context(), nameOrID)
 		known := &problem.Error{}
 		require.ErrorAs(t, err, &known)
 		require.Equal(t, problem.NotFound, known.Code)
@@ -248,7 +247,7 @@ func TestAgentLookup_ByNameOrID(t *testing.T) {
 	require.NoError(t, err)
 	for _, want := range listed {
 		for _, by := range []string{want.Name, want.ID} {
-			got, err := ask(by)
+			got, err := client.Agent(t.Context(), by)
 			require.NoError(t, err)
 			assert.Equal(t, want, got, "as the list has it")
 		}
@@ -312,25 +311,22 @@ func TestTimeline_Pages(t *testing.T) {
 	p.happened(shop.id.AgentID, "db", announce.AppHealthy)
 	p.happened(lab.id.AgentID, "web", announce.AppHealthy)
 	client := p.snapshotClient(p.issue("prod", "env=prod"))
-	ask := func(id string, q announce.TimelineQuery) (announce.TimelinePage, error) {
-		return client.Timeline(t.Context(), id, q)
-	}
 
-	page, err := ask(shop.id.AgentID, announce.TimelineQuery{Limit: 3})
+	page, err := client.Timeline(t.Context(), shop.id.AgentID, announce.TimelineQuery{Limit: 3})
 	require.NoError(t, err)
 	assert.Equal(t, []announce.Type{announce.AppHealthy, announce.AppFailed, announce.AppHealthy}, typesOf(page.Events))
 	require.True(t, page.More)
-	page, err = ask(shop.id.AgentID, page.Next(announce.TimelineQuery{Limit: 3}))
+	page, err = client.Timeline(t.Context(), shop.id.AgentID, page.Next(announce.TimelineQuery{Limit: 3}))
 	require.NoError(t, err)
 	assert.Equal(t, []announce.Type{announce.AppProgressing, announce.AgentRegistered}, typesOf(page.Events))
-	page, err = ask(shop.id.AgentID, announce.TimelineQuery{
+	page, err = client.Timeline(t.Context(), shop.id.AgentID, announce.TimelineQuery{
 		Namespace: "production", App: "web", OldestFirst: true, Types: []announce.Type{announce.AppProgressing, announce.AppFailed},
 	})
 	require.NoError(t, err)
 	assert.Equal(t, []announce.Type{announce.AppProgressing, announce.AppFailed}, typesOf(page.Events))
 
-	_, foreign := ask(lab.id.AgentID, announce.TimelineQuery{})
-	_, unknown := ask("nobody", announce.TimelineQuery{})
+	_, foreign := client.Timeline(t.Context(), lab.id.AgentID, announce.TimelineQuery{})
+	_, unknown := client.Timeline(t.Context(), "nobody", announce.TimelineQuery{})
 	for _, err := range []error{foreign, unknown} {
 		known := &problem.Error{}
 		require.ErrorAs(t, err, &known)
@@ -342,7 +338,7 @@ func TestTimeline_Pages(t *testing.T) {
 	})
 	_, err = p.admin.Agents.Revoke(t.Context(), "shop")
 	require.NoError(t, err)
-	_, err = ask(shop.id.AgentID, announce.TimelineQuery{})
+	_, err = client.Timeline(t.Context(), shop.id.AgentID, announce.TimelineQuery{})
 	require.Error(t, err)
 	page, err = p.admin.Agents.Timeline(t.Context(), shop.id.AgentID, announce.TimelineQuery{Limit: 10})
 	require.NoError(t, err)
