@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -31,11 +30,8 @@ type tab struct {
 // browser returns a browser without a session.
 func (p *plane) browser() *tab {
 	p.t.Helper()
-	c := p.operator("roots", operators.RoleViewer)
-	config, err := c.TLSConfig()
-	require.NoError(p.t, err)
-	config.Certificates = nil
-	client := p.withTLS(config)
+	client := p.client()
+	var err error
 	client.Jar, err = cookiejar.New(nil)
 	require.NoError(p.t, err)
 	return &tab{p, client}
@@ -137,7 +133,57 @@ func (b *tab) isOut(why string) {
 	assert.Equal(b.p.t, http.StatusUnauthorized, status, why)
 }
 
-func TestACodeSignsOneBrowserIn(t *testing.T) {
+// stream is what follows an open page.
+type stream struct {
+	t     *testing.T
+	lines chan string
+}
+
+func (b *tab) stream(path string) stream {
+	b.p.t.Helper()
+	b.http.Timeout = 0
+	resp, err := b.http.Do(b.request(http.MethodGet, path, ""))
+	require.NoError(b.p.t, err)
+	b.p.t.Cleanup(func() { _ = resp.Body.Close() })
+	require.Equal(b.p.t, "text/event-stream", resp.Header.Get("Content-Type"))
+	s := stream{b.p.t, make(chan string, 1000)}
+	go func() {
+		defer close(s.lines)
+		for scan := bufio.NewScanner(resp.Body); scan.Scan(); {
+			s.lines <- scan.Text()
+		}
+	}()
+	return s
+}
+
+// shows waits for a line with a text.
+func (s stream) shows(text string) {
+	s.t.Helper()
+	await.Until(s.t, "the page shows "+text, func() bool {
+		select {
+		case line, open := <-s.lines:
+			require.True(s.t, open, "the stream ended")
+			return strings.Contains(line, text)
+		default:
+			return false
+		}
+	})
+}
+
+func (s stream) ends() {
+	s.t.Helper()
+	await.Until(s.t, "the stream ends", func() bool {
+		select {
+		case line, open := <-s.lines:
+			assert.NotContains(s.t, line, "revoked")
+			return !open
+		default:
+			return false
+		}
+	})
+}
+
+func TestConsoleCode_UsedOnce(t *testing.T) {
 	p := start(t)
 	alice := p.operator("alice", operators.RoleOperator)
 	b := p.browser()
@@ -174,20 +220,26 @@ func TestACodeSignsOneBrowserIn(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, status)
 }
 
-func TestWrongCodesAreLimited(t *testing.T) {
-	p := start(t)
-	b := p.browser()
-	code := p.code(p.operator("alice", operators.RoleViewer))
-	last := 0
-	for range 11 {
-		last, _ = b.post("/console/enter", url.Values{"code": {"wrong"}})
+func TestConsole_LimitsFailedSignIns(t *testing.T) {
+	for name, guess := range map[string]func(b *tab) (int, string){
+		"codes":     func(b *tab) (int, string) { return b.post("/console/enter", url.Values{"code": {"wrong"}}) },
+		"by OpenID": func(b *tab) (int, string) { return b.get("/console/sign-in/return?state=x&code=x") },
+	} {
+		p, f := startWithFake(t)
+		b := p.browserFor(f.Certificate())
+		code, last := p.code(p.operator("alice", operators.RoleViewer)), 0
+		for range 11 {
+			last, _ = guess(b)
+		}
+		assert.Equal(t, http.StatusTooManyRequests, last, name)
+		status, _ := b.post("/console/enter", url.Values{"code": {code}})
+		assert.Equal(t, http.StatusTooManyRequests, status, name)
+		status, _ = b.get("/console/sign-in")
+		assert.Equal(t, http.StatusTooManyRequests, status, name)
 	}
-	assert.Equal(t, http.StatusTooManyRequests, last)
-	status, _ := b.post("/console/enter", url.Values{"code": {code}})
-	assert.Equal(t, http.StatusTooManyRequests, status)
 }
 
-func TestASessionEnds(t *testing.T) {
+func TestConsoleSession_Ends(t *testing.T) {
 	p, bob := start(t), operators.Credentials{}
 	for name, end := range map[string]func(b *tab){
 		"signed out": func(b *tab) {
@@ -195,20 +247,35 @@ func TestASessionEnds(t *testing.T) {
 			assert.Equal(t, http.StatusUnauthorized, status)
 		},
 		"revoked": func(*tab) { require.NoError(t, p.admin.Operators.Revoke(t.Context(), "bob")) },
-		"signed out everywhere": func(*tab) {
-			unused := p.code(bob)
-			done, err := operatorapi.DeleteConsoleSessions.Do(t.Context(), p.first(), operatorapi.DeleteConsoleSessionsInput{
-				Body: operatorapi.DeleteConsoleSessionsBody{Operator: "bob"},
-			})
-			require.NoError(t, err)
-			assert.Equal(t, 1, done.Ended)
-			status, _ := p.browser().post("/console/enter", url.Values{"code": {unused}})
+		"signed out everywhere": func(b *tab) {
+			unused, form := p.code(bob), url.Values{"operator": {"bob"}}
+			status, _ := b.change("/console/operators/end-sessions", form)
+			assert.Equal(t, http.StatusForbidden, status, "only an admin signs operators out")
+			admin := p.signedIn(p.operator("alice", operators.RoleAdmin))
+			_, body := admin.get("/console/operators")
+			assert.Contains(t, body, "/console/operators/end-sessions?operator=bob")
+			_, body = admin.change("/console/operators/end-sessions", form)
+			assert.Contains(t, body, "signed out everywhere")
+			assert.NotContains(t, body, "end-sessions?operator=bob")
+			status, _ = p.browser().post("/console/enter", url.Values{"code": {unused}})
 			assert.Equal(t, http.StatusUnauthorized, status, "a code that was not used yet")
 		},
 		"new credentials": func(*tab) { p.operator("bob", operators.RoleAdmin) },
+		"after 12 hours": func(b *tab) {
+			p.clock.forward(11 * time.Hour)
+			_, body := b.get("/console/")
+			assert.Contains(t, body, "bob, operator")
+			p.clock.forward(time.Hour + time.Minute)
+		},
 		"the certificate": func(*tab) { p.clock.forward(2 * time.Hour) },
 	} {
-		bob = p.operator("bob", operators.RoleOperator)
+		life := time.Hour
+		if name == "after 12 hours" {
+			life = 30 * 24 * time.Hour
+		}
+		var err error
+		bob, err = p.admin.Operators.Create(t.Context(), operators.OperatorOptions{Name: "bob", Role: operators.RoleOperator, TTL: life, Replace: true})
+		require.NoError(t, err)
 		b := p.signedIn(bob)
 		stolen := p.browser()
 		at, err := url.Parse(p.Advertised().API)
@@ -222,19 +289,6 @@ func TestASessionEnds(t *testing.T) {
 	}
 }
 
-// TestASessionLastsHalfADay although the operator's certificate lasts longer.
-func TestASessionLastsHalfADay(t *testing.T) {
-	p := start(t)
-	c, err := p.admin.Operators.Create(t.Context(), operators.OperatorOptions{Name: "bob", Role: operators.RoleViewer, TTL: 30 * 24 * time.Hour})
-	require.NoError(t, err)
-	b := p.signedIn(c)
-	p.clock.forward(11 * time.Hour)
-	_, body := b.get("/console/")
-	assert.Contains(t, body, "bob, viewer")
-	p.clock.forward(time.Hour + time.Minute)
-	b.isOut("after half a day")
-}
-
 // fields has something for each field of any form.
 func fields() url.Values {
 	return url.Values{
@@ -244,8 +298,8 @@ func fields() url.Values {
 	}
 }
 
-// TestEachRoleInTheConsole tries every page and every change as each role.
-func TestEachRoleInTheConsole(t *testing.T) {
+// TestConsole_Roles tries every page and every change as each role.
+func TestConsole_Roles(t *testing.T) {
 	p := start(t)
 	p.registered("shop")
 	p.issue("ops", "env=prod")
@@ -294,9 +348,9 @@ func TestEachRoleInTheConsole(t *testing.T) {
 	assert.GreaterOrEqual(t, refused, len(console.Changes()), "each refusal is in the audit log")
 }
 
-// TestAChangeInTheConsoleIsTheOperatorsOwn in the registry and in the audit log, and is carried out
-// once.
-func TestAChangeInTheConsoleIsTheOperatorsOwn(t *testing.T) {
+// TestConsole_ChangesAudited: a change is the operator's own in the registry and in the audit log,
+// and is carried out once.
+func TestConsole_ChangesAudited(t *testing.T) {
 	p := start(t)
 	b := p.signedIn(p.operator("alice", operators.RoleOperator))
 	form := url.Values{"name": {"fleet"}, "uses": {"5"}, "ttl": {"1h"}, "labels": {"env=prod region=eu"}, "approve": {"true"}, "key": {"k1"}}
@@ -316,24 +370,22 @@ func TestAChangeInTheConsoleIsTheOperatorsOwn(t *testing.T) {
 	assert.Contains(t, body, "The token is revoked.")
 	status, body = b.change("/console/enrolment/new", url.Values{"uses": {"-1"}})
 	assert.Equal(t, http.StatusUnprocessableEntity, status, body)
-	status, body = b.change("/console/webhooks/new", url.Values{"name": {""}, "url": {"x"}})
-	assert.Equal(t, http.StatusUnprocessableEntity, status, "the API's own validation: "+body)
 
 	seen := map[string]bool{}
-	for _, r := range p.records(9) {
+	for _, r := range p.records(8) {
 		if r.Operator == "alice" {
 			seen[r.Command+" "+string(r.Outcome)] = true
 			assert.NotEmpty(t, r.Certificate)
 			assert.NotEmpty(t, r.RequestID)
 		}
 	}
-	for _, want := range []string{"create-console-code done", "create-token done", "revoke-token done", "create-token refused", "create-webhook refused"} {
+	for _, want := range []string{"create-console-code done", "create-token done", "revoke-token done", "create-token refused"} {
 		assert.True(t, seen[want], "%s: %v", want, seen)
 	}
 }
 
-// TestOtherSitesReachNothingInTheConsole although the browser has a session.
-func TestOtherSitesReachNothingInTheConsole(t *testing.T) {
+// TestConsole_RefusesOtherSites: the browser has a session.
+func TestConsole_RefusesOtherSites(t *testing.T) {
 	p := start(t)
 	b := p.signedIn(p.operator("alice", operators.RoleAdmin))
 	csrf := b.csrf()
@@ -362,90 +414,41 @@ func TestOtherSitesReachNothingInTheConsole(t *testing.T) {
 	assert.Contains(t, body, "<h1>Fleet</h1>", "the address itself leads to the console")
 }
 
-// TestTheFleetIsSearchedInTheDatabase and paged, what is wrong first.
-func TestTheFleetIsSearchedInTheDatabase(t *testing.T) {
+// TestConsole_FindsAgents: store and operators test searches themselves.
+func TestConsole_FindsAgents(t *testing.T) {
 	p := start(t)
-	for i := range 3 {
-		p.registered(fmt.Sprintf("shop-%d", i))
-	}
-	_, err := operatorapi.LabelAgent.Do(t.Context(), p.first(), operatorapi.LabelAgentInput{Agent: "shop-1", Body: operatorapi.LabelAgentBody{Set: map[string]string{"env": "prod_eu"}}})
-	require.NoError(t, err)
-	_, err = operatorapi.RevokeAgent.Do(t.Context(), p.first(), operatorapi.AgentInput{Agent: "shop-0"})
-	require.NoError(t, err)
-	names := func(in operatorapi.ListAgentsInput) (names []string) {
-		t.Helper()
+	p.labelled("shop-1", map[string]string{"env": "prod_eu"})
+	p.registered("shop-2")
+	for _, in := range []operatorapi.ListAgentsInput{
+		{Search: "SHOP prod_"}, {Labels: []string{"env=prod_eu"}}, {Order: "urgency", Limit: 1}, {State: "pending", Offset: 0, Limit: 1},
+	} {
 		list, err := operatorapi.ListAgents.Do(t.Context(), p.first(), in)
 		require.NoError(t, err)
-		for _, a := range list.Agents {
-			names = append(names, a.Name)
-		}
-		return names
+		require.Len(t, list.Agents, 1, "%+v", in)
+		assert.Equal(t, "shop-1", list.Agents[0].Name)
 	}
-	assert.Equal(t, []string{"shop-0", "shop-1", "shop-2"}, names(operatorapi.ListAgentsInput{}))
-	assert.Equal(t, []string{"shop-1", "shop-2", "shop-0"}, names(operatorapi.ListAgentsInput{Order: "urgency"}), "revoked agents are last")
-	assert.Equal(t, []string{"shop-2"}, names(operatorapi.ListAgentsInput{Offset: 2, Limit: 1}))
-	assert.Equal(t, []string{"shop-1"}, names(operatorapi.ListAgentsInput{Search: "SHOP prod_"}), "words, in any case")
-	assert.Empty(t, names(operatorapi.ListAgentsInput{Search: "shop%"}), "the percent sign stands for itself")
-	assert.Equal(t, []string{"shop-1"}, names(operatorapi.ListAgentsInput{Labels: []string{"env=prod_eu"}}))
-	assert.Empty(t, names(operatorapi.ListAgentsInput{Labels: []string{"env=prod"}}), "the whole value")
-	assert.Equal(t, []string{"shop-0"}, names(operatorapi.ListAgentsInput{State: "revoked"}))
-	_, err = operatorapi.ListAgents.Do(t.Context(), p.first(), operatorapi.ListAgentsInput{Labels: []string{"env"}})
-	requireCode(t, err, problem.Invalid)
-
-	b := p.signedIn(p.operator("alice", operators.RoleViewer))
-	_, body := b.get("/console/?find=env%3Dprod_eu")
+	_, body := p.signedIn(p.operator("alice", operators.RoleViewer)).get("/console/?find=env%3Dprod_eu")
 	assert.Contains(t, body, "shop-1")
 	assert.NotContains(t, body, "shop-2")
 }
 
-// TestAPageFollowsTheFleet shows a change on an open page, and ends with the session.
-func TestAPageFollowsTheFleet(t *testing.T) {
+// TestConsole_FollowsFleet: an open page shows a change, and ends with the session.
+func TestConsole_FollowsFleet(t *testing.T) {
 	p := start(t)
 	p.registered("shop")
 	b := p.signedIn(p.operator("alice", operators.RoleViewer))
-	b.http.Timeout = 0
-	resp, err := b.http.Do(b.request(http.MethodGet, "/console/live/fleet?", ""))
+	page := b.stream("/console/live/fleet?")
+	page.shows("shop")
+	_, err := operatorapi.LabelAgent.Do(t.Context(), p.first(), operatorapi.LabelAgentInput{Agent: "shop", Body: operatorapi.LabelAgentBody{Set: map[string]string{"env": "fresh"}}})
 	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
-	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
-	lines := make(chan string, 1000)
-	go func() {
-		defer close(lines)
-		for scan := bufio.NewScanner(resp.Body); scan.Scan(); {
-			lines <- scan.Text()
-		}
-	}()
-	seen := func(text string) {
-		t.Helper()
-		await.Until(t, "the page shows "+text, func() bool {
-			select {
-			case line, open := <-lines:
-				require.True(t, open, "the stream ended")
-				return strings.Contains(line, text)
-			default:
-				return false
-			}
-		})
-	}
-	seen("shop")
-	_, err = operatorapi.LabelAgent.Do(t.Context(), p.first(), operatorapi.LabelAgentInput{Agent: "shop", Body: operatorapi.LabelAgentBody{Set: map[string]string{"env": "fresh"}}})
-	require.NoError(t, err)
-	seen("env=fresh")
+	page.shows("env=fresh")
 	require.NoError(t, p.admin.Operators.Revoke(t.Context(), "alice"))
-	await.Until(t, "the stream ends with the session", func() bool {
-		select {
-		case line, open := <-lines:
-			assert.NotContains(t, line, "revoked")
-			return !open
-		default:
-			return false
-		}
-	})
+	page.ends()
 }
 
-// TestPagesWithNothingToReadAreNoRefusals in the operators' audit log, however often they are
-// loaded: a control plane without a broker has no announcements.
-func TestPagesWithNothingToReadAreNoRefusals(t *testing.T) {
+// TestConsole_EmptyPages: a control plane without a broker has no announcements. However often the
+// page is loaded, the operators' audit log gets no refusal.
+func TestConsole_EmptyPages(t *testing.T) {
 	p := start(t)
 	b := p.signedIn(p.operator("alice", operators.RoleOperator))
 	for range 70 { // more than the refusals that an operator may have at once
@@ -466,32 +469,4 @@ func TestPagesWithNothingToReadAreNoRefusals(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1, refused)
-}
-
-// TestAnAdminSignsAnOperatorOutEverywhere on the page of the operators. The audit log has it.
-func TestAnAdminSignsAnOperatorOutEverywhere(t *testing.T) {
-	p := start(t)
-	admin, bob := p.signedIn(p.operator("alice", operators.RoleAdmin)), p.operator("bob", operators.RoleViewer)
-	first, second := p.signedIn(bob), p.signedIn(bob)
-	_, body := admin.get("/console/operators")
-	assert.Contains(t, body, "/console/operators/end-sessions?operator=bob")
-	_, body = admin.get("/console/operators/end-sessions?operator=bob")
-	assert.Contains(t, body, "pipeops-controlplane operator session delete bob")
-	status, _ := first.change("/console/operators/end-sessions", url.Values{"operator": {"alice"}})
-	assert.Equal(t, http.StatusForbidden, status, "a viewer cannot sign an operator out")
-	status, body = admin.change("/console/operators/end-sessions", url.Values{"operator": {"bob"}})
-	require.Equal(t, http.StatusOK, status, body)
-	assert.Contains(t, body, "signed out everywhere")
-	assert.NotContains(t, body, "end-sessions?operator=bob")
-	first.isOut("one browser")
-	second.isOut("the other")
-	status, _ = admin.get("/console/")
-	assert.Equal(t, http.StatusOK, status, "others stay")
-	p.signedIn(bob)
-	recorded := false
-	for _, r := range p.records(11) {
-		recorded = recorded || r.Operator == "alice" && r.Command == operatorapi.DeleteConsoleSessions.ID && r.Outcome == runnerapi.AuditDone &&
-			strings.Contains(string(r.Arguments), "bob")
-	}
-	assert.True(t, recorded)
 }

@@ -3,27 +3,30 @@ package controlplane
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
-	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -64,7 +67,7 @@ func (p *plane) throughEdge(c *cluster) (string, error) {
 	return string(body), err
 }
 
-func TestFromTheEdgeToTheAgent(t *testing.T) {
+func TestEdge_ReachesAgents(t *testing.T) {
 	p := start(t)
 	shop, bank := p.registered("shop"), p.registered("bank")
 	_, err := p.throughEdge(shop)
@@ -88,118 +91,34 @@ func TestFromTheEdgeToTheAgent(t *testing.T) {
 	require.ErrorContains(t, err, "unrecognized name")
 }
 
-func TestRevokingClosesTheTunnel(t *testing.T) {
-	p := start(t)
-	c := p.registered("shop")
-	tun, _ := c.connect()
-	await.Until(t, "connected", func() bool { return p.tunnels.own.Connected(c.id.AgentID) })
-	_, err := p.admin.Agents.Revoke(t.Context(), "shop") // as the CLI does, beside serve
-	require.NoError(t, err)
-	await.Until(t, "the tunnel is closed", func() bool { return !p.tunnels.own.Connected(c.id.AgentID) })
-	await.Until(t, "and the agent knows that it is for good", func() bool { return tun.Status().Phase == tunnel.Refused })
-	_, err = p.throughEdge(c)
-	require.Error(t, err)
-	require.Error(t, c.beat())
-}
-
-// TestDeletingAtOnceClosesTheTunnel: the control plane may not have read the database between the
-// revocation and the deletion.
-func TestDeletingAtOnceClosesTheTunnel(t *testing.T) {
-	p := start(t)
-	c, kept := p.registered("shop"), p.registered("kept")
-	tun, _ := c.connect()
-	_, _ = kept.connect()
-	await.Until(t, "connected", func() bool { return len(p.tunnels.own.Agents()) == 2 })
-	require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error { return tx.DeleteAgent(t.Context(), c.id.AgentID) }))
-	await.Until(t, "the tunnel is closed", func() bool { return !p.tunnels.own.Connected(c.id.AgentID) })
-	await.Until(t, "and the agent knows that it is for good", func() bool { return tun.Status().Phase == tunnel.Refused })
-	assert.True(t, p.tunnels.own.Connected(kept.id.AgentID))
-}
-
-func TestRunnersGetTheSnapshot(t *testing.T) {
+func TestSnapshot_ForRunnersOnly(t *testing.T) {
 	p := start(t)
 	c, gone := p.registered("shop"), p.registered("gone")
 	_, err := p.admin.Agents.Revoke(t.Context(), gone.name)
 	require.NoError(t, err)
+	first := p.issue("builder", "")
+	agents, err := p.snapshotClient(first).Agents(t.Context())
+	require.NoError(t, err)
+	require.Len(t, agents, 1)
+	assert.Equal(t, c.id.AgentID, agents[0].ID)
+	assert.Equal(t, uint64(1), agents[0].Sequence)
 	refused := func(client *http.Client, words, fix string) {
 		t.Helper()
-		p.get(client, announce.SnapshotPath, func(resp *http.Response) {
-			e := problem.Read(resp)
-			assert.Equal(t, http.StatusUnauthorized, e.Status)
-			assert.Contains(t, e.Error(), words)
-			assert.Contains(t, e.Fix, "runner create")
-			assert.Contains(t, e.Fix, fix)
-		})
+		_, err := (&announce.SnapshotClient{BaseURL: p.Advertised().API, HTTPClient: client}).Agents(t.Context())
+		requireProblem(t, err, controlapi.CodeCertificateUnknown, words, "runner create", fix)
 	}
-	first := p.runnerClient("builder")
-	p.get(first, announce.SnapshotPath, func(resp *http.Response) {
-		require.Equal(t, http.StatusOK, resp.StatusCode)
-		var body struct{ Agents []announce.Agent }
-		require.NoError(t, json.NewDecoder(resp.Body).Decode(&body))
-		require.Len(t, body.Agents, 1)
-		assert.Equal(t, c.id.AgentID, body.Agents[0].ID)
-		assert.Equal(t, uint64(1), body.Agents[0].Sequence)
-	})
-	refused(p.runnerClient(""), "no client certificate", "")
-	agent := &http.Client{Transport: &http.Transport{TLSClientConfig: c.tlsConfig()}, Timeout: 10 * time.Second}
-	t.Cleanup(agent.CloseIdleConnections)
-	refused(agent, "runner's", "")
-
-	second := p.runnerClient("builder")
-	refused(first, "newer certificate", "use the newest credentials")
+	refused(p.client(), "no client certificate", "")
+	refused(p.withTLS(c.tlsConfig()), "runner's", "")
+	second := p.issue("builder", "")
+	refused(p.client(p.certificate(first)), "newer certificate", "use the newest credentials")
 	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "builder"))
-	refused(second, "revoked", "new ones are needed: the operator of the control plane makes them with `pipeops-controlplane runner create builder -o FILE --force`")
+	refused(p.client(p.certificate(second)), "revoked", "new ones are needed: the operator of the control plane makes them with `pipeops-controlplane runner create builder -o FILE --force`")
 	answer, err := c.client.Heartbeat(t.Context(), c.heartbeat())
 	require.NoError(t, err)
 	assert.Len(t, answer.RevokedRunners, 2, "agents are told of both certificates")
 }
 
-func TestReadinessWithoutABroker(t *testing.T) {
-	p := start(t)
-	client := p.runnerClient("")
-	await.Until(t, "ready", func() (ok bool) {
-		p.get(client, "/readyz", func(resp *http.Response) { ok = resp.StatusCode == http.StatusOK })
-		return ok
-	})
-	p.get(client, "/readyz", func(resp *http.Response) {
-		var r readiness
-		require.NoError(t, json.NewDecoder(resp.Body).Decode(&r))
-		assert.True(t, r.Ready)
-		assert.Contains(t, r.Checks["broker"], "none is configured")
-		assert.Contains(t, r.Checks["database"], "ok")
-		assert.Equal(t, "0 announcements wait", r.Checks["outbox"])
-	})
-	p.get(client, "/healthz", func(resp *http.Response) { assert.Equal(t, http.StatusOK, resp.StatusCode) })
-	p.get(client, "/nowhere", func(resp *http.Response) { assert.Equal(t, http.StatusNotFound, resp.StatusCode) })
-}
-
-func TestWrongCA(t *testing.T) {
-	p, other := start(t), start(t)
-	trust := controlapi.Trust{Fingerprint: other.token().Fingerprint}
-	cfg, err := trust.TLSConfig(p.Advertised().API)
-	require.NoError(t, err)
-	c := p.cluster("shop")
-	c.tls.Store(cfg)
-	requireProblem(t, c.register(other.token()), controlapi.CodeWrongCA, p.Addrs().API.String(), "not the control plane of this token", "token create")
-}
-
-func TestAClockThatIsTwoHoursOffGetsAnAnswer(t *testing.T) {
-	p := start(t)
-	for off, words := range map[time.Duration]string{2 * time.Hour: "ahead of", -2 * time.Hour: "behind"} {
-		c := p.cluster("shop")
-		token := p.token()
-		now := func() time.Time { return p.clock.now().Add(off) }
-		cfg, err := controlapi.Trust{Fingerprint: token.Fingerprint, Now: now}.TLSConfig(p.Advertised().API)
-		require.NoError(t, err)
-		c.tls.Store(cfg) // the handshake has to succeed for the agent to be told
-		req := c.request()
-		req.Clock = now()
-		_, err = c.client.Register(t.Context(), token, req)
-		requireProblem(t, err, controlapi.CodeClockSkew, words, "the control plane says", "timedatectl set-ntp true")
-	}
-}
-
-func TestAllMistakesAreReportedAtOnce(t *testing.T) {
+func TestConfig_ReportsAllMistakes(t *testing.T) {
 	cfg := Config{APIListen: "8443", AdvertiseAPI: "http://x", AdvertiseEdge: "x", AgentsDomain: "A B", HeartbeatInterval: -1,
 		BrokerURLs: []string{"amqp://u:hunter2@"}}
 	_, err := New(t.Context(), cfg)
@@ -209,7 +128,7 @@ func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 	assert.NotContains(t, err.Error(), "hunter2")
 }
 
-func TestStartingIsRefused(t *testing.T) {
+func TestNew_Refused(t *testing.T) {
 	p := start(t)
 	_, err := New(t.Context(), p.cfg)
 	require.ErrorContains(t, err, "another control plane serves this data directory")
@@ -231,7 +150,7 @@ func TestStartingIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "chmod 700")
 }
 
-func TestAnotherEdgeAddressIsAnnounced(t *testing.T) {
+func TestNew_AnnouncesNewEdge(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	cfg := p.cfg
@@ -244,14 +163,7 @@ func TestAnotherEdgeAddressIsAnnounced(t *testing.T) {
 	assert.Equal(t, announce.Endpoint{Address: "edge.example.com:8444", ServerName: c.id.ServerName}, agent.Endpoints[0])
 }
 
-func TestRunnerCredentials(t *testing.T) {
-	dir := t.TempDir()
-	admin, err := operators.Make(t.Context(), datadir.Data{Dir: dir, Database: newDatabase(t, postgres.Chosen(t))}, nil)
-	require.NoError(t, err)
-	_, err = admin.Runners.Create(t.Context(), "builder", time.Hour, false)
-	require.ErrorIs(t, err, datadir.ErrNeverServed)
-	require.NoError(t, admin.Close())
-
+func TestRunnerCreate(t *testing.T) {
 	urlFile := filepath.Join(t.TempDir(), "url")
 	require.NoError(t, os.WriteFile(urlFile, []byte("amqps://runner:hunter2@mq/\n"), 0o600))
 	p := start(t, func(c *Config) { c.RunnerBroker.URLFile = urlFile })
@@ -259,15 +171,62 @@ func TestRunnerCredentials(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, p.Advertised().Edge, made.Edge)
 	assert.Equal(t, credentials.Broker{URL: "amqps://runner:hunter2@mq/"}, made.Broker)
-	_, err = p.admin.Runners.Create(t.Context(), "builder", time.Hour, false)
-	require.ErrorContains(t, err, "--force")
-	_, err = p.admin.Runners.Create(t.Context(), "No Name", time.Hour, false)
-	require.ErrorContains(t, err, "a-z")
 	require.NoError(t, os.Remove(urlFile))
 	_, err = p.admin.Runners.Create(t.Context(), "other", time.Hour, false)
 	require.ErrorContains(t, err, "--runner-broker-url-file")
-	require.ErrorContains(t, p.admin.Runners.Revoke(t.Context(), "nobody"), "runner list")
-	require.ErrorContains(t, p.admin.Tokens.Revoke(t.Context(), "nothing"), "token list")
-	_, err = p.admin.Agents.Get(t.Context(), "nobody", 1)
-	require.ErrorContains(t, err, "pipeops-controlplane agent list")
+}
+
+// errAway is what a server that is not there is told by.
+var errAway = fmt.Errorf("open the database: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+
+// TestNew_WaitsForDatabase: the database is out of reach at the first try, as after a power cut
+// that took both.
+func TestNew_WaitsForDatabase(t *testing.T) {
+	d := databases.Database(t)
+	at, err := url.Parse(d.URL())
+	require.NoError(t, err)
+	between, err := faultproxy.Listen(t.Context(), "to the database", at.Host)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, between.Close()) })
+	between.Set(faultproxy.Condition{Cut: true})
+	tries := 0
+	start(t, func(c *Config) {
+		c.Database = store.Postgres{URL: d.URLOver(between.Port()), Log: zerolog.Nop()}
+		c.Log = zerolog.New(io.Discard).Hook(zerolog.HookFunc(func(_ *zerolog.Event, _ zerolog.Level, message string) {
+			if message == withoutDatabase {
+				tries++
+				between.Set(faultproxy.Condition{})
+			}
+		}))
+	})
+	assert.Equal(t, 1, tries)
+}
+
+func TestAwaitDatabase_GivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		started := time.Now()
+		_, err := awaitDatabase(t.Context(), zerolog.Nop(), func() (*ControlPlane, error) { return nil, errAway })
+		require.ErrorIs(t, err, errAway)
+		assert.ErrorContains(t, err, "waited")
+		assert.InDelta(t, startPatience, time.Since(started), float64(5*time.Second))
+	})
+}
+
+func TestAwaitDatabase_OtherErrors(t *testing.T) {
+	for name, fault := range map[string]error{
+		"another's certificate": fmt.Errorf("open: %w", errors.Join(&pgconn.ConnectError{}, &tls.CertificateVerificationError{Err: errors.New("unknown authority")})),
+		"a wrong password":      &pgconn.PgError{Code: "28P01"},
+		"a port in use":         fmt.Errorf("--api-listen: %w", &net.OpError{Op: "listen", Err: syscall.EADDRINUSE}),
+	} {
+		tries := 0
+		_, err := awaitDatabase(t.Context(), zerolog.Nop(), func() (*ControlPlane, error) { tries++; return nil, fault })
+		require.ErrorIs(t, err, fault, name)
+		assert.Equal(t, 1, tries, name)
+	}
+}
+
+func TestAwaitDatabase_Cancelled(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	_, err := awaitDatabase(ctx, zerolog.Nop(), func() (*ControlPlane, error) { stop(); return nil, errAway })
+	require.Error(t, err)
 }

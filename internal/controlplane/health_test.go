@@ -31,46 +31,60 @@ func (p *plane) readyWhen(what string, met func(readiness) bool) readiness {
 	return r
 }
 
-func TestNoBrokerIsNothingWrong(t *testing.T) {
+func TestReadiness_NotReady(t *testing.T) {
 	p := start(t)
 	r := p.readyWhen("ready", func(r readiness) bool { return r.Ready })
-	assert.False(t, r.Degraded, "none is configured: nothing is wrong")
+	assert.False(t, r.Degraded)
 	assert.Contains(t, r.Checks["broker"], "none is configured")
-}
-
-func TestADatabaseThatIsAwayIsNotReady(t *testing.T) {
-	p := start(t)
-	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
-	late, cancel := context.WithCancel(t.Context())
-	cancel() // so no answer comes in time
-	r := p.health.readiness(late)
-	assert.False(t, r.Ready)
-	assert.Equal(t, "failed: does not answer; look at the log", r.Checks["database"])
-	assert.Contains(t, r.Checks["api"], "ok", "the others say how they are")
-}
-
-// TestADatabaseThatCannotBeWrittenIsNotReady: it still answers what it is asked.
-func TestADatabaseThatCannotBeWrittenIsNotReady(t *testing.T) {
-	p := start(t)
 	c := p.registered("unwritten")
-	p.liveness.Beat(c.id.AgentID, p.clock.now(), nil)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
+	notReady := func(ctx context.Context, check, text string) {
+		t.Helper()
+		r := p.health.readiness(ctx)
+		assert.False(t, r.Ready)
+		assert.Contains(t, r.Checks[check], text)
+		assert.Contains(t, r.Checks["api"], "ok", "the others are checked")
+	}
+	notReady(ended, "database", "failed: does not answer; look at the log")
+
+	p.liveness.Beat(c.id.AgentID, p.clock.now(), nil)
 	require.Error(t, p.liveness.Flush(ended), "a transaction that does not come about")
-	assert.Equal(t, "failed: is read, but heartbeats could not be written; look at the log", p.health.readiness(t.Context()).Checks["database"])
-	assert.False(t, p.health.readiness(t.Context()).Ready)
+	notReady(t.Context(), "database", "failed: is read, but heartbeats could not be written; look at the log")
+	status := func(path string) (status int) {
+		p.get(p.client(), path, func(r *http.Response) { status = r.StatusCode })
+		return status
+	}
+	p.liveness.Unwritten.Store(true)
+	assert.Equal(t, http.StatusServiceUnavailable, status("/readyz"))
+	assert.Equal(t, http.StatusOK, status("/healthz"), "the process answers")
 	p.liveness.Beat(c.id.AgentID, p.clock.now(), nil)
 	require.NoError(t, p.liveness.Flush(t.Context()))
 	assert.True(t, p.health.readiness(t.Context()).Ready, "it is written again")
-}
+	assert.Equal(t, http.StatusNotFound, status("/nowhere"))
 
-func TestACAThatHasEndedIsNotReady(t *testing.T) {
-	p := start(t)
-	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
+	// The edge has its own listener for certain by the time it has accepted a connection.
+	caller, err := net.Dial("tcp", p.Addrs().Edge.String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = caller.Close() })
+	await.Until(t, "the edge has accepted", func() bool { return p.Connections()[listenerEdge].Accepted > 0 })
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	broken := limit.Listen(outOfFiles{l}, limit.Config{Log: zerolog.Nop()})
+	_, err = broken.Accept()
+	require.ErrorIs(t, err, syscall.EMFILE)
+	good := p.listeners.edge
+	p.listeners.edge = broken
+	notReady(t.Context(), "edge", "failed: accepts no connections; look at the log")
+	p.listeners.edge = good
+	require.NoError(t, l.Close())
+
 	p.clock.forward(p.ca.Certificate().NotAfter.Sub(p.clock.now()) + time.Hour)
-	r := p.health.readiness(t.Context())
+	notReady(t.Context(), "ca", "failed: valid until ")
+	p.stop()
+	r = p.health.readiness(t.Context())
 	assert.False(t, r.Ready)
-	assert.Contains(t, r.Checks["ca"], "failed: valid until ")
+	assert.Equal(t, "failed: not serving", r.Checks["edge"])
 }
 
 // outOfFiles is a listener of a process that has too many files open.
@@ -78,39 +92,8 @@ type outOfFiles struct{ net.Listener }
 
 func (outOfFiles) Accept() (net.Conn, error) { return nil, syscall.EMFILE }
 
-func TestAListenerThatAcceptsNothingIsNotReady(t *testing.T) {
-	p := start(t)
-	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	// The edge has its own listener for certain by the time it has accepted somebody.
-	caller, err := net.Dial("tcp", p.Addrs().Edge.String())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = caller.Close() })
-	await.Until(t, "the edge has accepted", func() bool { return p.Connections()[listenerEdge].Accepted > 0 })
-	broken := limit.Listen(outOfFiles{l}, limit.Config{Log: zerolog.Nop()})
-	_, err = broken.Accept()
-	require.ErrorIs(t, err, syscall.EMFILE)
-	good := p.listeners.edge
-	p.listeners.edge = broken
-	r := p.health.readiness(t.Context())
-	assert.False(t, r.Ready)
-	assert.Equal(t, "failed: accepts no connections; look at the log", r.Checks["edge"])
-	p.listeners.edge = good
-	require.NoError(t, l.Close())
-}
-
-func TestAControlPlaneThatEndsIsNotReady(t *testing.T) {
-	p := start(t)
-	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
-	p.stop()
-	r := p.health.readiness(t.Context())
-	assert.False(t, r.Ready)
-	assert.Equal(t, "failed: not serving", r.Checks["edge"])
-}
-
-// TestABrokerThatIsAwayDegrades: agents and Runners are served, and announcements are kept.
-func TestABrokerThatIsAwayDegrades(t *testing.T) {
+// TestReadiness_BrokerAway: agents and Runners are served, and announcements are kept.
+func TestReadiness_BrokerAway(t *testing.T) {
 	p := start(t, func(c *Config) { c.BrokerURLs = []string{"amqp://nobody:nothing@127.0.0.1:1/"} })
 	r := p.readyWhen("ready and degraded", func(r readiness) bool { return r.Ready && r.Degraded })
 	assert.Contains(t, r.Checks["broker"], "down since")
@@ -128,17 +111,9 @@ func TestABrokerThatIsAwayDegrades(t *testing.T) {
 	r = p.health.readiness(t.Context())
 	assert.Contains(t, r.Checks["outbox"], "failed: 1 announcements wait, the first for 10m")
 	assert.True(t, r.Ready)
+	p.outbox.Dropped.Store(7)
+	assert.Contains(t, p.health.readiness(t.Context()).Checks["outbox"], "; 7 were dropped since the start, which later ones supersede")
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `"degraded":true`)
-}
-
-func TestReadyzAnswersByItsReadiness(t *testing.T) {
-	p := start(t)
-	client := p.runnerClient("")
-	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
-	p.get(client, "/readyz", func(r *http.Response) { assert.Equal(t, http.StatusOK, r.StatusCode) })
-	p.liveness.Unwritten.Store(true)
-	p.get(client, "/readyz", func(r *http.Response) { assert.Equal(t, http.StatusServiceUnavailable, r.StatusCode) })
-	p.get(client, "/healthz", func(r *http.Response) { assert.Equal(t, http.StatusOK, r.StatusCode, "the process answers") })
 }

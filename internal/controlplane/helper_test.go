@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,10 +25,13 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/testmain"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -192,21 +196,19 @@ func (c *cluster) heartbeat() controlapi.Heartbeat {
 	}
 }
 
-// connect keeps the agent's tunnel up until the answer is called.
-func (c *cluster) connect() (t *tunnel.Tunnel, disconnect func()) {
+// connect keeps the agent's tunnel up until disconnect is called.
+func (c *cluster) connect(change ...func(*tunnel.Config)) (t *tunnel.Tunnel, disconnect func()) {
 	c.t.Helper()
-	return c.connectFrom(c.uid)
-}
-
-// connectFrom is connect for an agent that says in which cluster it is.
-func (c *cluster) connectFrom(uid string) (t *tunnel.Tunnel, disconnect func()) {
-	c.t.Helper()
-	t, err := tunnel.New(tunnel.Config{
+	cfg := tunnel.Config{
 		ServerAddress: c.id.Tunnel.Address, ServerName: c.id.Tunnel.ServerName, AgentID: c.id.AgentID,
 		TLS: func(context.Context) (*tls.Config, error) { return c.tls.Load(), nil }, Log: zerolog.Nop(),
-		Cluster: func() string { return uid },
+		Cluster: func() string { return c.uid },
 		Backoff: tunnel.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond},
-	})
+	}
+	for _, change := range change {
+		change(&cfg)
+	}
+	t, err := tunnel.New(cfg)
 	require.NoError(c.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -224,23 +226,18 @@ func (c *cluster) connectFrom(uid string) (t *tunnel.Tunnel, disconnect func()) 
 	return t, disconnect
 }
 
-// runnerClient makes HTTPS requests as a Runner, or as nobody.
-func (p *plane) runnerClient(name string) *http.Client {
-	p.t.Helper()
-	cfg := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool()}
-	if name != "" {
-		credentials, err := p.admin.Runners.Create(p.t.Context(), name, time.Hour, true)
-		require.NoError(p.t, err)
-		cert, err := credentials.TLSCertificate()
-		require.NoError(p.t, err)
-		cfg.Certificates = []tls.Certificate{cert}
-	}
-	transport := &http.Transport{TLSClientConfig: cfg}
-	p.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+// client calls the control plane's API with certificates, or with none.
+func (p *plane) client(certificates ...tls.Certificate) *http.Client {
+	return p.withTLS(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), Certificates: certificates})
 }
 
-// get asks the control plane and answers the status and the body.
+func (p *plane) withTLS(config *tls.Config) *http.Client {
+	transport := &http.Transport{TLSClientConfig: config}
+	p.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: time.Minute}
+}
+
+// get calls the control plane and passes the response on.
 func (p *plane) get(client *http.Client, path string, to func(*http.Response)) {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.Advertised().API+path, nil)
@@ -302,4 +299,22 @@ func callsOf(t *testing.T, document io.Reader) (calls []string) {
 		}
 	}
 	return calls
+}
+
+// What the tests share.
+var (
+	databases postgres.Shared
+	rabbit    broker.Shared
+)
+
+func TestMain(m *testing.M) { os.Exit(testmain.Wrap(m, databases.Stop, rabbit.Stop).Run()) }
+
+// newDatabase makes an empty database on PostgreSQL. SQLite needs none: its file is in the data
+// directory.
+func newDatabase(t testing.TB, on postgres.Engine) store.Postgres {
+	t.Helper()
+	if on == postgres.SQLite {
+		return store.Postgres{}
+	}
+	return store.Postgres{URL: databases.Database(t).URL(), Log: zerolog.Nop()}
 }

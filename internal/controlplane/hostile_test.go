@@ -17,38 +17,55 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/hostile"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
 // hurried serves the control plane's API with as little patience as a test has.
 func hurried(t *testing.T, p *plane) (*limit.Listener, hostile.Target) {
 	t.Helper()
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	ln := loopback(t)
 	limited := limit.Listen(ln, limit.Config{Handshakes: 100})
 	s := p.api.apiServer(p.tunnels.own.Websockets(t.Context()))
+	serveHurried(t, s, func() error { return s.ServeTLS(limited, "", "") })
+	return limited, p.target(ln.Addr())
+}
+
+func loopback(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return ln
+}
+
+func serveHurried(t *testing.T, s *http.Server, serve func() error) {
 	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = time.Second, 2*time.Second, 2*time.Second, 2*time.Second
 	served := make(chan error, 1)
-	go func() { served <- s.ServeTLS(limited, "", "") }()
+	go func() { served <- serve() }()
 	t.Cleanup(func() {
 		require.NoError(t, s.Close())
 		require.ErrorIs(t, await.Receive(t, served, "the end of the server"), http.ErrServerClosed)
 	})
-	return limited, hostile.Target{
-		Addr: ln.Addr().String(), TLS: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), ServerName: "localhost"},
-	}
+}
+
+func (p *plane) target(at net.Addr) hostile.Target {
+	return hostile.Target{Addr: at.String(), TLS: p.tlsFor()}
+}
+
+// tlsFor is a client's TLS without a certificate, for a connection by address.
+func (p *plane) tlsFor(protocols ...string) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), ServerName: "localhost", NextProtos: protocols}
 }
 
 // impatience is how long a test gives a server that was told to wait a second or two. It is far
 // more, because it only decides how soon a failing test ends.
 const impatience = time.Minute
 
-// TestTheAPIEndsEveryAttack sends everything hostile to the HTTPS API. Each connection is
-// ended by the server, with nothing that looks like success, and is counted no more.
-func TestTheAPIEndsEveryAttack(t *testing.T) {
+// TestAPI_EndsAttacks sends everything hostile to the HTTPS API. The server ends each connection,
+// with nothing that looks like success, and counts it no more.
+func TestAPI_EndsAttacks(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	limited, target := hurried(t, p)
@@ -62,8 +79,8 @@ func TestTheAPIEndsEveryAttack(t *testing.T) {
 	assert.Equal(t, 0, limited.Stats().Handshakes)
 }
 
-// TestSlowCallersOfTheAPI drip a byte at a time: into a hello, a header, a body.
-func TestSlowCallersOfTheAPI(t *testing.T) {
+// TestAPI_EndsSlowCallers sends a byte at a time: of a hello, a header, a body.
+func TestAPI_EndsSlowCallers(t *testing.T) {
 	t.Parallel()
 	_, target := hurried(t, start(t))
 	for _, slow := range hostile.Slow("/v1/agents/register") {
@@ -76,9 +93,9 @@ func TestSlowCallersOfTheAPI(t *testing.T) {
 	}
 }
 
-// TestTheOtherListenersEndEveryAttack of those who have no certificate; what one may do
-// that has is in tunnel/server.
-func TestTheOtherListenersEndEveryAttack(t *testing.T) {
+// TestListeners_EndAttacks: the attacker has no certificate. What one with a certificate may do is
+// in tunnel/server.
+func TestListeners_EndAttacks(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	for name, addr := range map[string]net.Addr{listenerTunnel: p.Addrs().Tunnel, listenerEdge: p.Addrs().Edge} {
@@ -90,25 +107,24 @@ func TestTheOtherListenersEndEveryAttack(t *testing.T) {
 	}
 }
 
-// TestOldTLSIsRefused asks for what is not offered, as a client that may do nothing else.
-func TestOldTLSIsRefused(t *testing.T) {
+func TestTLS_RefusesOldVersions(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	for _, addr := range []net.Addr{p.Addrs().API, p.Addrs().Tunnel} {
 		for v := range uint16(3) {
-			cfg := &tls.Config{MinVersion: tls.VersionTLS10 + v, MaxVersion: tls.VersionTLS10 + v, RootCAs: p.ca.Pool(), ServerName: "localhost"}
+			cfg := p.tlsFor()
+			cfg.MinVersion, cfg.MaxVersion = tls.VersionTLS10+v, tls.VersionTLS10+v
 			_, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", addr.String())
 			require.ErrorContains(t, err, "protocol version not supported")
 		}
-		cfg := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), ServerName: "localhost", NextProtos: []string{"spdy/3"}}
-		_, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", addr.String())
+		_, err := (&tls.Dialer{Config: p.tlsFor("spdy/3")}).DialContext(t.Context(), "tcp", addr.String())
 		require.ErrorContains(t, err, "no application protocol")
 	}
 }
 
-// TestFailuresAreCountedByAddress lets one address guess tokens until it has to wait, which
-// keeps out neither another address nor whoever proves itself from the same one.
-func TestFailuresAreCountedByAddress(t *testing.T) {
+// TestCallLimits_FailuresByAddress: one address guesses tokens until it has to wait. That keeps out
+// neither another address nor a caller that proves itself from the same one.
+func TestCallLimits_FailuresByAddress(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	c := p.registered("shop")
@@ -127,17 +143,16 @@ func TestFailuresAreCountedByAddress(t *testing.T) {
 	assert.Equal(t, http.StatusTooManyRequests, refused.StatusCode)
 	assert.Equal(t, "1", refused.Header.Get("Retry-After"))
 	assert.Equal(t, http.StatusUnauthorized, ask("192.0.2.8:1", nil).StatusCode)
-	leaf := c.tlsConfig().Certificates[0].Leaf
-	proven := &tls.ConnectionState{PeerCertificates: certs(leaf)}
+	proven := &tls.ConnectionState{PeerCertificates: certs(c.leaf())}
 	assert.Equal(t, http.StatusNoContent, answer(t, handler, "192.0.2.7:3", proven, "POST", "/v1/agent/check", "Pipeops-Cluster", c.uid).StatusCode)
 
 	now = now.Add(time.Second)
 	assert.Equal(t, http.StatusUnauthorized, ask("192.0.2.7:4", nil).StatusCode, "it may try again")
 }
 
-// TestCallsAreSharedByName gives an agent that has all its calls under way no more, and
-// others theirs.
-func TestCallsAreSharedByName(t *testing.T) {
+// TestCallLimits_SharesByName: an agent that has all its calls under way gets no more, and others
+// get theirs.
+func TestCallLimits_SharesByName(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	one, other := p.registered("one"), p.registered("other")
@@ -152,7 +167,7 @@ func TestCallsAreSharedByName(t *testing.T) {
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	as := func(c *cluster, path string) int {
-		cs := &tls.ConnectionState{PeerCertificates: certs(c.tlsConfig().Certificates[0].Leaf)}
+		cs := &tls.ConnectionState{PeerCertificates: certs(c.leaf())}
 		return answer(t, handler, "192.0.2.7:1", cs, "GET", path).StatusCode
 	}
 	done := make(chan int, 1)
@@ -165,23 +180,20 @@ func TestCallsAreSharedByName(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, as(one, "/"))
 }
 
-// TestStrangersBodiesAreSmall sends a body that only agents with something to report have.
-func TestStrangersBodiesAreSmall(t *testing.T) {
+// TestAPI_BodyLimit: only agents with something to report may send a body of this size.
+func TestAPI_BodyLimit(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.Advertised().API+"/v1/agents/register", strings.NewReader(`{"name":"`+strings.Repeat("x", 100<<10)+`"}`))
-	require.NoError(t, err)
-	r.Header.Set("Content-Type", "application/json")
-	resp, err := p.runnerClient("").Do(r)
+	body := strings.NewReader(`{"name":"` + strings.Repeat("x", 100<<10) + `"}`)
+	resp, err := p.client().Post(p.Advertised().API+"/v1/agents/register", "application/json", body)
 	require.NoError(t, err)
 	defer func() { _ = resp.Body.Close() }()
 	assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
 }
 
-// TestManyConnectionsOfOneAddress fills the places of one address at each listener: the
-// next is reset before TLS, another address gets through, and so does this one when there
-// is room.
-func TestManyConnectionsOfOneAddress(t *testing.T) {
+// TestListeners_ConnectionLimit fills the places of one address at each listener. The next
+// connection is reset before TLS, and another address gets through.
+func TestListeners_ConnectionLimit(t *testing.T) {
 	t.Parallel()
 	p := start(t, func(c *Config) { c.Limits = Limits{PerAddress: 3} })
 	for name, addr := range map[string]net.Addr{listenerAPI: p.Addrs().API, listenerTunnel: p.Addrs().Tunnel, listenerEdge: p.Addrs().Edge} {
@@ -211,7 +223,7 @@ func TestManyConnectionsOfOneAddress(t *testing.T) {
 	}
 }
 
-func TestSharedAddresses(t *testing.T) {
+func TestNetwork(t *testing.T) {
 	for text, want := range map[string]string{"10.1.2.3/8": "10.0.0.0/8", "192.0.2.7": "192.0.2.7/32", "2001:db8::1": "2001:db8::1/128"} {
 		got, err := Network("--shared-address", text)
 		require.NoError(t, err)
@@ -221,14 +233,12 @@ func TestSharedAddresses(t *testing.T) {
 	require.ErrorContains(t, err, "--shared-address")
 }
 
-// TestPathsMeanOneThing writes the paths of agents' calls in every other way there is:
-// none of them is carried out without a certificate.
-func TestPathsMeanOneThing(t *testing.T) {
+// TestAPI_AmbiguousPaths writes the paths of agents' calls in every other way there is. None of
+// them is carried out without a certificate.
+func TestAPI_AmbiguousPaths(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	target := hostile.Target{
-		Addr: p.Addrs().API.String(), TLS: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), ServerName: "localhost"},
-	}
+	target := p.target(p.Addrs().API)
 	for _, path := range []string{
 		"//v1/agent/heartbeat", "/v1//agent/heartbeat", "/v1/agent/heartbeat/", "/v1/agents/register/../../agent/heartbeat", "/v1/agents/../agent/heartbeat",
 		"/v1/agent%2fheartbeat", "/v1/%61gent/heartbeat", "/V1/agent/heartbeat", "/v1/agent/renew/%2e%2e/heartbeat", "/v1/agent/./heartbeat", "/v1/agent/heartbeat%00",
@@ -254,45 +264,28 @@ func speak(t *testing.T, target hostile.Target, text string) string {
 	return string(said)
 }
 
-// TestARepeatedEventIsTakenOnce sends one agent's events again, as somebody would who has
-// them in a log; another agent's of the same ID are its own.
-func TestARepeatedEventIsTakenOnce(t *testing.T) {
+// TestTLS_NoEarlyData resumes a session: the server takes no early data, which alone could be
+// replayed.
+func TestTLS_NoEarlyData(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	one, other := p.registered("one"), p.registered("other")
-	before := len(p.queued())
-	event := controlapi.Event{ID: "0198c0de-0000-7000-8000-000000000001", Type: "app.healthy", Time: p.clock.now(), App: &controlapi.AppEvent{Namespace: "n", Name: "a"}}
-	for range 3 {
-		require.NoError(t, one.client.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{event}}))
+	cache := &tickets{}
+	for range 2 {
+		config := p.tlsFor("http/1.1")
+		config.ClientSessionCache = cache
+		conn, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", p.Addrs().API.String())
+		require.NoError(t, err)
+		_, err = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		require.NoError(t, err)
+		_, err = io.ReadAll(conn)
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
 	}
-	assert.Len(t, p.queued(), before+1)
-	require.NoError(t, other.client.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{event}}))
-	assert.Len(t, p.queued(), before+2)
-}
-
-// TestTLSOffersNothingToReplay resumes a session: the server takes no early data, which
-// alone could be sent again by somebody else.
-func TestTLSOffersNothingToReplay(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	for name, addr := range map[string]net.Addr{listenerAPI: p.Addrs().API} {
-		cache := &tickets{}
-		for range 2 {
-			conn, err := (&tls.Dialer{Config: &tls.Config{
-				MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), ServerName: "localhost", NextProtos: []string{"http/1.1"}, ClientSessionCache: cache,
-			}}).DialContext(t.Context(), "tcp", addr.String())
-			require.NoError(t, err, name)
-			_, err = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-			require.NoError(t, err)
-			_, err = io.ReadAll(conn)
-			require.NoError(t, err)
-			require.NoError(t, conn.Close())
-		}
-		for _, ticket := range cache.seen {
-			_, state, err := ticket.ResumptionState()
-			require.NoError(t, err)
-			assert.False(t, state.EarlyData, "%s offers 0-RTT", name)
-		}
+	require.NotEmpty(t, cache.seen)
+	for _, ticket := range cache.seen {
+		_, state, err := ticket.ResumptionState()
+		require.NoError(t, err)
+		assert.False(t, state.EarlyData, "0-RTT")
 	}
 }
 
@@ -327,3 +320,26 @@ func answer(t *testing.T, h http.Handler, from string, cs *tls.ConnectionState, 
 }
 
 func certs(c *x509.Certificate) []*x509.Certificate { return []*x509.Certificate{c} }
+
+// TestTLS_SentCertificates counts certificates: each one too many is a signature that ten thousand
+// agents verify when they come back at once.
+func TestTLS_SentCertificates(t *testing.T) {
+	p := start(t)
+	cluster := p.registered("shop")
+	for name, c := range map[string]struct {
+		at        net.Addr
+		protocols []string
+		sent      int
+	}{
+		"an agent with its identity": {p.Addrs().Tunnel, []string{tunnel.ALPN}, 2},
+		"a fingerprint alone":        {p.Addrs().Tunnel, []string{tunnel.ALPN, tunnel.SendCA}, 3},
+		"the API":                    {p.Addrs().API, []string{"http/1.1"}, 3},
+	} {
+		cfg := cluster.tlsConfig()
+		cfg.ServerName, cfg.NextProtos = "localhost", c.protocols
+		conn, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", c.at.String())
+		require.NoError(t, err, name)
+		assert.Len(t, conn.(*tls.Conn).ConnectionState().PeerCertificates, c.sent, name)
+		require.NoError(t, conn.Close())
+	}
+}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -54,8 +53,9 @@ func series(text string) (n int) {
 	return n
 }
 
-func TestNumbersTellWhatHappens(t *testing.T) {
+func TestMetrics_Values(t *testing.T) {
 	p := start(t, func(c *Config) { c.MetricsListen = "127.0.0.1:0" })
+	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
 	at, pprof := p.ObservedAt()
 	assert.Nil(t, pprof)
 	c := p.registered("counted")
@@ -81,16 +81,19 @@ func TestNumbersTellWhatHappens(t *testing.T) {
 	assert.NotContains(t, text, "frp", "its numbers are in the default registry, and stay there")
 	assert.NotContains(t, text, "counted", "an agent's name")
 	assert.NotContains(t, text, c.id.AgentID)
+	problems, err := testutil.GatherAndLint(p.instruments.registry)
+	require.NoError(t, err)
+	assert.Empty(t, problems, "names as Prometheus wants them")
 }
 
-// TestManyAgentsMakeNoMoreSeries than one: no label is a name, an ID or a path.
-func TestManyAgentsMakeNoMoreSeries(t *testing.T) {
+// TestMetrics_BoundedSeries: no label is a name, an ID or a path.
+func TestMetrics_BoundedSeries(t *testing.T) {
 	const many = 500
 	p := start(t, func(c *Config) { c.MetricsListen = "127.0.0.1:0" })
 	at, _ := p.ObservedAt()
 	c := p.registered("first")
 	beat := func() { require.NoError(t, c.beat()) }
-	client := p.runnerClient("")
+	client := p.client()
 	stray := func(path string) { p.get(client, path, func(*http.Response) {}) }
 	beat()
 	stray("/first")
@@ -120,13 +123,6 @@ func TestManyAgentsMakeNoMoreSeries(t *testing.T) {
 	assert.Contains(t, []string{"500", "499", "501"}, sample(t, text, `pipeops_controlplane_agents{state="online"}`))
 }
 
-func TestNumbersAreNamedAsPrometheusWants(t *testing.T) {
-	p := start(t)
-	problems, err := testutil.GatherAndLint(p.instruments.registry)
-	require.NoError(t, err)
-	assert.Equal(t, []promlint.Problem(nil), problems)
-}
-
 // silentPublisher is a broker that does not confirm, for the numbers alone.
 type silentPublisher struct{ err error }
 
@@ -134,7 +130,7 @@ func (s silentPublisher) Publish(_ context.Context, events []announce.Encoded) (
 	return len(events) - 1, s.err
 }
 
-func TestAnnouncementsAreCountedByWhatBecameOfThem(t *testing.T) {
+func TestMetrics_AnnouncementResults(t *testing.T) {
 	i := newInstruments("test")
 	for _, err := range []error{&rabbitmq.Error{Code: rabbitmq.CodeUnroutable}, &rabbitmq.Error{Code: rabbitmq.CodeRejected}} {
 		m := measuredPublisher{silentPublisher{err}, i}

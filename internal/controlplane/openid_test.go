@@ -16,12 +16,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/console"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/dex"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestAnOperatorSignsInByOpenID with the role of a group, and is named in the audit log.
-func TestAnOperatorSignsInByOpenID(t *testing.T) {
+// TestOpenID_SignIn: the operator has the role of a group, and is named in the audit log.
+func TestOpenID_SignIn(t *testing.T) {
 	p, f := startWithFake(t)
 	b := p.browserFor(f.Certificate())
 	_, body := b.get("/console/")
@@ -59,23 +62,15 @@ func TestAnOperatorSignsInByOpenID(t *testing.T) {
 	status, _ = b.change("/console/leave", nil)
 	assert.Equal(t, http.StatusUnauthorized, status)
 	b.isOut("signed out")
-}
-
-// TestTheGreatestRoleOfTheGroupsCounts, and the group may be a single name.
-func TestTheGreatestRoleOfTheGroupsCounts(t *testing.T) {
-	p, f := startWithFake(t)
-	for role, groups := range map[string]any{
-		operators.RoleViewer: "audit", operators.RoleOperator: []string{"audit", "platform", "staff"},
-	} {
+	for role, groups := range map[string]any{operators.RoleViewer: "audit", operators.RoleOperator: []string{"audit", "platform", "staff"}} {
 		f.set(map[string]any{"groups": groups}, nil, nil)
-		b := p.browserFor(f.Certificate())
-		_, body := b.get("/console/sign-in")
-		assert.Contains(t, body, "openid/alice@example.com, "+role)
+		_, body = p.browserFor(f.Certificate()).get("/console/sign-in")
+		assert.Contains(t, body, "openid/alice@example.com, "+role, "the greatest role of the groups")
 	}
 }
 
-// TestWhatOpensNoSession tries tokens and answers that a console must not take.
-func TestWhatOpensNoSession(t *testing.T) {
+// TestOpenID_RefusesTokens tries tokens and answers that a console must not take.
+func TestOpenID_RefusesTokens(t *testing.T) {
 	p, f := startWithFake(t)
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -129,9 +124,9 @@ func TestWhatOpensNoSession(t *testing.T) {
 	assert.Equal(t, len(attacks), refused, "each refusal is in the audit log")
 }
 
-// TestALoginIsOfOneBrowser: nobody can have another's browser sign in (CSRF at login), and no code
-// works twice.
-func TestALoginIsOfOneBrowser(t *testing.T) {
+// TestOpenID_LoginBoundToBrowser: nobody can have another's browser sign in (CSRF at login), and no
+// code works twice.
+func TestOpenID_LoginBoundToBrowser(t *testing.T) {
 	p, f := startWithFake(t)
 	attacker, victim := p.browserFor(f.Certificate()), p.browserFor(f.Certificate())
 	back := attacker.stopAtReturn()
@@ -175,8 +170,9 @@ func (b *tab) keep(secret string) {
 	b.http.Jar.SetCookies(at, []*http.Cookie{{Name: console.Cookie + "-login", Value: secret, Path: "/", Secure: true}})
 }
 
-// TestSigningInLeadsNowhereElse than to the provider and the console, whatever the address says.
-func TestSigningInLeadsNowhereElse(t *testing.T) {
+// TestOpenID_NoOpenRedirect: the sign-in leads to the provider and the console, whatever the
+// address says.
+func TestOpenID_NoOpenRedirect(t *testing.T) {
 	p, f := startWithFake(t)
 	b := p.browserFor(f.Certificate())
 	evil := url.QueryEscape("https://evil.example.com/")
@@ -217,8 +213,8 @@ func TestSigningInLeadsNowhereElse(t *testing.T) {
 	assert.Equal(t, "/console/", location("/console/sign-in?next="+evil), "a browser with a session")
 }
 
-// TestTheProviderMayBeAwayAtTheStart: the control plane starts, and the page says what is wrong.
-func TestTheProviderMayBeAwayAtTheStart(t *testing.T) {
+// TestOpenID_ProviderAway: the control plane starts, and the page says what is wrong.
+func TestOpenID_ProviderAway(t *testing.T) {
 	var f *fakeProvider
 	p := start(t, func(c *Config) {
 		f = newFakeProvider(t, c.Now)
@@ -238,8 +234,9 @@ func TestTheProviderMayBeAwayAtTheStart(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status, body)
 }
 
-// TestASessionByOpenIDEnds with the ID token, with the usual life, or with other settings.
-func TestASessionByOpenIDEnds(t *testing.T) {
+// TestOpenID_SessionEnds: a session ends with the ID token, after the usual life, or with other
+// settings.
+func TestOpenID_SessionEnds(t *testing.T) {
 	p, f := startWithFake(t)
 	signIn := func(life time.Duration) *tab {
 		f.set(map[string]any{"exp": p.clock.now().Add(life).Unix()}, nil, nil)
@@ -256,42 +253,23 @@ func TestASessionByOpenIDEnds(t *testing.T) {
 	b.isOut("the ID token has expired")
 
 	b = signIn(48 * time.Hour)
+	other := *p.authn
+	other.OpenID = "openid:other"
+	_, _, err := other.ConsoleSession(t.Context(), b.kept(console.Cookie))
+	require.ErrorIs(t, err, store.ErrNotFound, "a session of other settings")
 	open, err := operatorapi.ListConsoleSessions.Do(t.Context(), p.first(), struct{}{})
 	require.NoError(t, err)
 	require.Len(t, open.Items, 1, "the first one has ended")
-	require.Regexp(t, "^openid/.", open.Items[0].Operator)
+	assert.WithinDuration(t, p.clock.now().Add(12*time.Hour), open.Items[0].ExpiresAt, time.Minute)
 	_, err = operatorapi.DeleteConsoleSessions.Do(t.Context(), p.first(), operatorapi.DeleteConsoleSessionsInput{
 		Body: operatorapi.DeleteConsoleSessionsBody{Operator: open.Items[0].Operator},
 	})
 	require.NoError(t, err)
 	b.isOut("signed out everywhere")
-
-	b = signIn(48 * time.Hour)
-	other := *p.authn
-	other.OpenID = "openid:other"
-	_, _, err = other.ConsoleSession(t.Context(), b.kept(console.Cookie))
-	require.ErrorIs(t, err, store.ErrNotFound, "a session of other settings")
-	p.clock.forward(11 * time.Hour)
-	_, body = b.get("/console/")
-	assert.Contains(t, body, "<h1>Fleet</h1>")
-	p.clock.forward(time.Hour + time.Minute)
-	b.isOut("after half a day")
 }
 
-func TestFailedSignInsAreLimited(t *testing.T) {
-	p, f := startWithFake(t)
-	b := p.browserFor(f.Certificate())
-	last := 0
-	for range 11 {
-		last, _ = b.get("/console/sign-in/return?state=x&code=x")
-	}
-	assert.Equal(t, http.StatusTooManyRequests, last)
-	status, _ := b.get("/console/sign-in")
-	assert.Equal(t, http.StatusTooManyRequests, status)
-}
-
-// TestNobodySignsInByOpenIDUnlessItIsOn shows no button, and opens nothing.
-func TestNobodySignsInByOpenIDUnlessItIsOn(t *testing.T) {
+// TestOpenID_Off: the console shows no button, and opens nothing.
+func TestOpenID_Off(t *testing.T) {
 	p := start(t)
 	b := p.browser()
 	_, body := b.get("/console/")
@@ -300,4 +278,36 @@ func TestNobodySignsInByOpenIDUnlessItIsOn(t *testing.T) {
 		_, body = b.get(path)
 		assert.Contains(t, body, `name="code"`, "the page for a code")
 	}
+}
+
+// TestOpenID_SignInAtDex: Dex starts after the control plane.
+func TestOpenID_SignInAtDex(t *testing.T) {
+	suite.Release(t, "sign-in to the console at dex, an OpenID provider")
+	d := dex.New(t)
+	p := start(t, func(c *Config) {
+		c.OpenID = openIDSettings(d.Issuer, d.Certificate)
+		c.OpenID.Roles = map[string]string{dex.Group: operators.RoleAdmin}
+	})
+	b := p.browserFor(d.Certificate)
+	status, body := b.get("/console/sign-in")
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Contains(t, body, "cannot be used")
+	d.Start(openIDClient, openIDSecret, p.Advertised().API+"/console"+web.ReturnPath)
+	p.clock.forward(3 * time.Second)
+
+	back := b.stopAtReturn()
+	_, _ = b.get("/console/sign-in")
+	kept := b.loginSecret()
+	require.NotEmpty(t, kept)
+	status, body = b.get(*back)
+	require.Equal(t, http.StatusOK, status, body)
+	_, body = b.get("/console/operators")
+	assert.Contains(t, body, "openid/"+dex.Email+", admin")
+
+	again := p.browserFor(d.Certificate)
+	again.keep(kept)
+	status, body = again.get(*back)
+	assert.Equal(t, http.StatusUnauthorized, status, "dex takes no code twice")
+	assert.Contains(t, body, "refused the code")
+	assert.Empty(t, again.kept(console.Cookie))
 }

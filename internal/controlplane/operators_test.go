@@ -1,20 +1,25 @@
 package controlplane
 
 import (
-	"crypto/tls"
+	"bytes"
+	"context"
 	"fmt"
-	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -77,192 +82,101 @@ func requireCode(t *testing.T, err error, code problem.Code) {
 	assert.NotEmpty(t, e.RequestID)
 }
 
-func TestAnOperatorChangesTheFleetByTheAPI(t *testing.T) {
+func TestOperatorAPI_ChangesAudited(t *testing.T) {
 	p := start(t)
 	ctx, admin := t.Context(), p.first()
-	token, err := operatorapi.CreateToken.Do(ctx, admin, operatorapi.CreateTokenInput{
-		Body: operatorapi.CreateTokenBody{Name: "fleet", Uses: 1, TTL: operatorapi.Duration(time.Hour), Labels: map[string]string{"env": "prod"}},
-	})
+	token, err := operatorapi.CreateToken.Do(ctx, admin, operatorapi.CreateTokenInput{Body: operatorapi.CreateTokenBody{Name: "fleet"}})
 	require.NoError(t, err)
 	assert.NotEmpty(t, token.Text)
-	tokens, err := operatorapi.ListTokens.Do(ctx, admin, struct{}{})
-	require.NoError(t, err)
-	require.Len(t, tokens.Items, 1)
-	assert.Equal(t, "fleet", tokens.Items[0].Name)
-	assert.Equal(t, "live", tokens.Items[0].State)
-
 	p.registered("shop")
 	agent, err := operatorapi.LabelAgent.Do(ctx, admin, operatorapi.LabelAgentInput{
 		Agent: "shop", Body: operatorapi.LabelAgentBody{Set: map[string]string{"region": "eu"}},
 	})
 	require.NoError(t, err)
-	assert.Equal(t, "eu", agent.Labels["region"])
 	detail, err := operatorapi.GetAgent.Do(ctx, admin, operatorapi.GetAgentInput{Agent: "shop", Events: 5})
 	require.NoError(t, err)
 	assert.Equal(t, agent.ID, detail.Agent.ID)
+	assert.Equal(t, "eu", detail.Agent.Labels["region"])
 	_, err = operatorapi.RevokeAgent.Do(ctx, admin, operatorapi.AgentInput{Agent: "nobody"})
 	requireCode(t, err, problem.NotFound)
-
+	var got []string
 	records := p.records(6)
-	require.Len(t, records, 6)
-	for i, want := range []struct {
-		command, name string
-		outcome       runnerapi.AuditOutcome
-	}{
-		{"create-token", "fleet", runnerapi.AuditBegun}, {"create-token", "fleet", runnerapi.AuditDone},
-		{"label-agent", "shop", runnerapi.AuditBegun}, {"label-agent", "shop", runnerapi.AuditDone},
-		{"revoke-agent", "nobody", runnerapi.AuditBegun}, {"revoke-agent", "nobody", runnerapi.AuditRefused},
-	} {
-		r := records[i]
-		assert.Equal(t, want.command, r.Command)
-		assert.Equal(t, want.name, r.Name)
-		assert.Equal(t, want.outcome, r.Outcome)
-		assert.Equal(t, operators.FirstOperator, r.Operator)
+	for _, r := range records {
+		got = append(got, strings.Join([]string{r.Operator, r.Command, r.Name, string(r.Outcome)}, " "))
 		assert.NotContains(t, string(r.Arguments), token.Text)
 	}
+	assert.Equal(t, []string{
+		"admin create-token fleet begun", "admin create-token fleet done", "admin label-agent shop begun", "admin label-agent shop done",
+		"admin revoke-agent nobody begun", "admin revoke-agent nobody refused",
+	}, got)
 	assert.JSONEq(t, `{"agent":"shop","set":{"region":"eu"}}`, string(records[3].Arguments))
 }
 
-func TestOperatorsOfEachRole(t *testing.T) {
+// TestOperatorAPI_RefusesOthers calls with the certificate of an agent or a Runner, with none, or
+// as an operator who was revoked or has other credentials. An operator is none of the others.
+func TestOperatorAPI_RefusesOthers(t *testing.T) {
 	p := start(t)
-	for _, role := range operators.Roles {
-		c := p.operator(role, role)
-		client := p.raw(c)
-		for _, call := range operatorapi.Calls() {
-			path := strings.NewReplacer("{id}", "none", "{agent}", "none", "{runner}", "none", "{webhook}", "none", "{release}", "none",
-				"{host}", "none", "{step}", "none", "{operator}", "none").Replace(call.Path)
-			status := p.send(client, call.Method, path, "not JSON")
-			if operators.Includes(role, call.Role) {
-				assert.NotEqual(t, http.StatusForbidden, status, "%s: %s", role, call.ID)
-				continue
-			}
-			assert.Equal(t, http.StatusForbidden, status, "%s: %s", role, call.ID)
-			assert.False(t, role == operators.RoleAdmin, "an admin may do everything")
-		}
+	client := func(name string) *http.Client {
+		c := p.operator(name, operators.RoleAdmin)
+		config, err := c.TLSConfig()
+		require.NoError(t, err)
+		return p.withTLS(config)
 	}
-}
-
-// raw returns an HTTP client with an operator's certificate.
-func (p *plane) raw(c operators.Credentials) *http.Client {
-	p.t.Helper()
-	config, err := c.TLSConfig()
-	require.NoError(p.t, err)
-	return p.withTLS(config)
-}
-
-func (p *plane) withTLS(config *tls.Config) *http.Client {
-	transport := &http.Transport{TLSClientConfig: config}
-	p.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: time.Minute}
-}
-
-// send sends a body and returns the status of the answer.
-func (p *plane) send(client *http.Client, method, path, body string, change ...func(*http.Request)) int {
-	p.t.Helper()
-	var sent io.Reader
-	if method != http.MethodGet {
-		sent = strings.NewReader(body)
+	status := func(client *http.Client, method, path string) int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, p.Advertised().API+path, strings.NewReader("{}"))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		resp, err := client.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		return resp.StatusCode
 	}
-	r, err := http.NewRequestWithContext(p.t.Context(), method, p.Advertised().API+path, sent)
-	require.NoError(p.t, err)
-	r.Header.Set("Content-Type", "application/json")
-	for _, c := range change {
-		c(r)
-	}
-	resp, err := client.Do(r)
-	require.NoError(p.t, err)
-	defer func() { _ = resp.Body.Close() }()
-	_, err = io.Copy(io.Discard, resp.Body)
-	require.NoError(p.t, err)
-	if resp.StatusCode >= http.StatusBadRequest {
-		assert.Equal(p.t, problem.ContentType, resp.Header.Get("Content-Type"), "%s %s", method, path)
-	}
-	return resp.StatusCode
-}
-
-// TestNobodyElseCallsTheOperatorAPI with the certificate of an agent or a Runner, of nobody, or of
-// an operator who was revoked or has other credentials.
-func TestNobodyElseCallsTheOperatorAPI(t *testing.T) {
-	p := start(t)
-	agent := p.registered("shop").tlsConfig()
-	runner, err := p.admin.Runners.Create(t.Context(), "builder", time.Hour, true)
-	require.NoError(t, err)
-	ofRunner, err := runner.TLSCertificate()
-	require.NoError(t, err)
-	roots, err := runner.Roots()
-	require.NoError(t, err)
-	revoked, replaced := p.raw(p.operator("gone", operators.RoleAdmin)), p.raw(p.operator("again", operators.RoleAdmin))
+	revoked, replaced := client("gone"), client("again")
 	require.NoError(t, p.admin.Operators.Revoke(t.Context(), "gone"))
-	p.operator("again", operators.RoleAdmin)
+	current := client("again")
 	for name, client := range map[string]*http.Client{
-		"nobody":   p.withTLS(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots}),
-		"agent":    p.withTLS(agent),
-		"runner":   p.withTLS(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{ofRunner}}),
-		"revoked":  revoked,
-		"replaced": replaced,
+		"nobody": p.client(), "agent": p.withTLS(p.registered("shop").tlsConfig()), "runner": p.client(p.certificate(p.issue("builder", ""))),
+		"revoked": revoked, "replaced": replaced,
 	} {
-		assert.Equal(t, http.StatusUnauthorized, p.send(client, "GET", operatorapi.Prefix+"tokens", ""), name)
-		assert.Equal(t, http.StatusUnauthorized, p.send(client, "POST", operatorapi.Prefix+"tokens", "{}"), name)
+		assert.Equal(t, http.StatusUnauthorized, status(client, http.MethodPost, operatorapi.Prefix+"tokens"), name)
 	}
 	tokens, err := p.admin.Tokens.List(t.Context())
 	require.NoError(t, err)
 	assert.Len(t, tokens, 1, "the agent's own")
 	seen := map[string]int{}
-	for _, r := range p.records(8) {
+	for _, r := range p.records(4) {
 		assert.Equal(t, runnerapi.AuditRefused, r.Outcome)
 		seen[strings.Split(r.Operator, "/")[0]]++
 	}
-	assert.Equal(t, map[string]int{"agent": 2, "runner": 2, "gone": 2, "again": 2}, seen, "strangers are not in the audit log")
+	assert.Equal(t, map[string]int{"agent": 1, "runner": 1, "gone": 1, "again": 1}, seen, "strangers are not in the audit log")
+	assert.Equal(t, http.StatusUnauthorized, status(current, http.MethodGet, announce.SnapshotPath))
+	assert.Equal(t, http.StatusUnauthorized, status(current, http.MethodPost, "/v1/agent/check"))
 }
 
-// TestAnOperatorIsNoRunner and no agent either.
-func TestAnOperatorIsNoRunner(t *testing.T) {
-	p := start(t)
-	client := p.raw(p.operator("alice", operators.RoleAdmin))
-	assert.Equal(t, http.StatusUnauthorized, p.send(client, "GET", announce.SnapshotPath, ""))
-	assert.Equal(t, http.StatusUnauthorized, p.send(client, "POST", "/v1/agent/check", ""))
-}
-
-func TestWhatIsNotAsTheCallTakesIt(t *testing.T) {
-	p := start(t)
-	client := p.raw(p.operator("alice", operators.RoleAdmin))
-	tokens := operatorapi.Prefix + "tokens"
-	for name, c := range map[string]struct {
-		method, path, body string
-		status             int
-	}{
-		"an unknown field":             {"POST", tokens, `{"title":"a"}`, http.StatusUnprocessableEntity},
-		"a field in the wrong case":    {"POST", tokens, `{"Name":"a"}`, http.StatusUnprocessableEntity},
-		"a field twice":                {"POST", tokens, `{"name":"a","name":"b"}`, http.StatusBadRequest},
-		"a wrong type":                 {"POST", tokens, `{"uses":"many"}`, http.StatusUnprocessableEntity},
-		"no length of time":            {"POST", tokens, `{"ttl":"soon"}`, http.StatusUnprocessableEntity},
-		"no JSON":                      {"POST", tokens, `{`, http.StatusBadRequest},
-		"a body that is too large":     {"POST", tokens, `{"name":"` + strings.Repeat("a", 1<<20) + `"}`, http.StatusRequestEntityTooLarge},
-		"a body where none is taken":   {"POST", tokens + "/x/revoke", `{}`, http.StatusBadRequest},
-		"an unknown parameter":         {"POST", tokens + "?dryrun=true", `{}`, http.StatusUnprocessableEntity},
-		"a parameter twice":            {"POST", tokens + "?dryRun=true&dryRun=false", `{}`, http.StatusUnprocessableEntity},
-		"a parameter that is no value": {"POST", tokens + "?dryRun=1", `{}`, http.StatusUnprocessableEntity},
-		"a role that is none":          {"POST", operatorapi.Prefix + "operators", `{"name":"bob","role":"root"}`, http.StatusUnprocessableEntity},
-		"no such call":                 {"GET", operatorapi.Prefix + "nothing", "", http.StatusNotFound},
-		"no such method":               {"PATCH", tokens, `{}`, http.StatusMethodNotAllowed},
-	} {
-		assert.Equal(t, c.status, p.send(client, c.method, c.path, c.body), name)
-	}
-	list, err := p.admin.Tokens.List(t.Context())
-	require.NoError(t, err)
-	assert.Empty(t, list, "nothing was made")
-	p.records(12) // of all but those that are no calls
-}
-
-func TestADryRunChangesNothing(t *testing.T) {
+// TestOperatorAPI_DryRun makes each kind of change, and compares what they could have changed.
+func TestOperatorAPI_DryRun(t *testing.T) {
 	p := start(t)
 	ctx, admin := t.Context(), p.first()
 	p.registered("shop")
-	before, issued := p.snapshot(), len(p.issued(operators.IssuedOptions{}))
-	dry := operatorapi.Write{DryRun: true}
+	state := func() (all []any) {
+		t.Helper()
+		add := func(v any, err error) {
+			require.NoError(t, err)
+			all = append(all, v)
+		}
+		add(p.admin.Tokens.List(ctx))
+		add(p.admin.Agents.List(ctx))
+		add(p.admin.Runners.List(ctx))
+		add(p.admin.Operators.List(ctx))
+		add(p.admin.Webhooks.List(ctx))
+		add(p.admin.Gateway.Grants(ctx))
+		add(p.admin.CA.Status(ctx))
+		return append(all, p.issued(operators.IssuedOptions{}))
+	}
+	before, dry := state(), operatorapi.Write{DryRun: true}
 	token, err := operatorapi.CreateToken.Do(ctx, admin, operatorapi.CreateTokenInput{Write: dry})
 	require.NoError(t, err)
-	assert.Empty(t, token.Text)
 	_, err = operatorapi.LabelAgent.Do(ctx, admin, operatorapi.LabelAgentInput{Write: dry, Agent: "shop", Body: operatorapi.LabelAgentBody{Set: map[string]string{"a": "b"}}})
 	require.NoError(t, err)
 	_, err = operatorapi.RevokeAgent.Do(ctx, admin, operatorapi.AgentInput{Write: dry, Agent: "shop"})
@@ -271,107 +185,21 @@ func TestADryRunChangesNothing(t *testing.T) {
 	requireCode(t, err, problem.NotFound)
 	runner, err := operatorapi.CreateRunner.Do(ctx, admin, operatorapi.CreateRunnerInput{Write: dry, Body: operatorapi.CreateRunnerBody{Name: "ci"}})
 	require.NoError(t, err)
-	assert.Empty(t, runner.Key)
 	made, err := operatorapi.CreateOperator.Do(ctx, admin, operatorapi.CreateOperatorInput{Write: dry, Body: operatorapi.CreateOperatorBody{Name: "bob", Role: "viewer"}})
 	require.NoError(t, err)
-	assert.Empty(t, made.Key)
 	hook, err := operatorapi.CreateWebhook.Do(ctx, admin, operatorapi.CreateWebhookInput{Write: dry, Body: operatorapi.CreateWebhookBody{Name: "pager", URL: "https://pager.example.com/"}})
 	require.NoError(t, err)
-	assert.Empty(t, hook.Secret)
 	_, err = operatorapi.CreateHostGrant.Do(ctx, admin, operatorapi.CreateHostGrantInput{Write: dry, Host: "www.example.com", Body: operatorapi.CreateHostGrantBody{Agent: "shop"}})
 	require.NoError(t, err)
 	rotation, err := operatorapi.RotateCA.Do(ctx, admin, operatorapi.RotateCAInput{Write: dry, Step: ca.Start})
 	require.NoError(t, err)
 	assert.False(t, rotation.Changed)
-	assert.Equal(t, before, p.snapshot())
-	assert.Len(t, p.issued(operators.IssuedOptions{}), issued)
+	assert.Empty(t, token.Text+runner.Key+made.Key+hook.Secret)
+	assert.Equal(t, before, state())
 }
 
-// snapshot is what dry runs could change.
-func (p *plane) snapshot() (all []any) {
-	p.t.Helper()
-	ctx := p.t.Context()
-	add := func(v any, err error) {
-		require.NoError(p.t, err)
-		all = append(all, v)
-	}
-	add(p.admin.Tokens.List(ctx))
-	add(p.admin.Agents.List(ctx))
-	add(p.admin.Runners.List(ctx))
-	add(p.admin.Operators.List(ctx))
-	add(p.admin.Webhooks.List(ctx))
-	add(p.admin.Gateway.Grants(ctx))
-	add(p.admin.CA.Status(ctx))
-	return all
-}
-
-func TestARepeatedChangeIsCarriedOutOnce(t *testing.T) {
-	p := start(t)
-	ctx, admin := t.Context(), p.first()
-	p.registered("shop")
-	grant := operatorapi.CreateHostGrantInput{
-		Write: operatorapi.Write{IdempotencyKey: "k1"}, Host: "www.example.com", Body: operatorapi.CreateHostGrantBody{Agent: "shop"},
-	}
-	first, err := operatorapi.CreateHostGrant.Do(ctx, admin, grant)
-	require.NoError(t, err)
-	p.clock.forward(time.Minute)
-	again, err := operatorapi.CreateHostGrant.Do(ctx, admin, grant)
-	require.NoError(t, err)
-	assert.Equal(t, first, again, "with the time of the first")
-	grant.Host = "other.example.com"
-	_, err = operatorapi.CreateHostGrant.Do(ctx, admin, grant)
-	requireCode(t, err, problem.Conflict)
-
-	create := operatorapi.CreateTokenInput{Write: operatorapi.Write{IdempotencyKey: "k2"}, Body: operatorapi.CreateTokenBody{Name: "a"}}
-	token, err := operatorapi.CreateToken.Do(ctx, admin, create)
-	require.NoError(t, err)
-	_, err = operatorapi.CreateToken.Do(ctx, admin, create)
-	requireCode(t, err, problem.Conflict)
-	require.ErrorContains(t, err, "is not kept")
-	tokens, err := operatorapi.ListTokens.Do(ctx, admin, struct{}{})
-	require.NoError(t, err)
-	assert.Len(t, tokens.Items, 2, "the agent's, and one")
-	kept, err := p.store.OperatorChange(ctx, operators.FirstOperator, "k2")
-	require.NoError(t, err)
-	assert.NotContains(t, kept.Answer, token.Text, "the secret is kept nowhere")
-
-	missing := operatorapi.AgentInput{Write: operatorapi.Write{IdempotencyKey: "k3"}, Agent: "later"}
-	_, err = operatorapi.RevokeAgent.Do(ctx, admin, missing)
-	requireCode(t, err, problem.NotFound)
-	p.registered("later")
-	_, err = operatorapi.RevokeAgent.Do(ctx, admin, missing)
-	require.NoError(t, err, "a refusal does not use the key up")
-}
-
-func TestTheLastAdminStays(t *testing.T) {
-	p := start(t)
-	ctx, admin := t.Context(), p.first()
-	_, err := operatorapi.RevokeOperator.Do(ctx, admin, operatorapi.OperatorInput{Operator: operators.FirstOperator})
-	requireCode(t, err, problem.Conflict)
-	second, err := operatorapi.CreateOperator.Do(ctx, admin, operatorapi.CreateOperatorInput{Body: operatorapi.CreateOperatorBody{Name: "alice", Role: operators.RoleAdmin}})
-	require.NoError(t, err)
-	_, err = operatorapi.RevokeOperator.Do(ctx, p.as(second), operatorapi.OperatorInput{Operator: operators.FirstOperator})
-	require.NoError(t, err)
-	_, err = operatorapi.ListOperators.Do(ctx, admin, struct{}{})
-	var refused *problem.Error
-	require.ErrorAs(t, err, &refused)
-	assert.Equal(t, http.StatusUnauthorized, refused.Status)
-}
-
-// TestTooManyRefusalsHaveToWait, or they would push older records out of the audit log.
-func TestTooManyRefusalsHaveToWait(t *testing.T) {
-	p := start(t)
-	viewer, other := p.raw(p.operator("eve", operators.RoleViewer)), p.raw(p.operator("bob", operators.RoleViewer))
-	statuses := map[int]int{}
-	for range 80 {
-		statuses[p.send(viewer, "POST", operatorapi.Prefix+"tokens", "{}")]++
-	}
-	assert.Positive(t, statuses[http.StatusTooManyRequests], "%v", statuses)
-	assert.Equal(t, http.StatusOK, p.send(other, "GET", operatorapi.Prefix+"tokens", ""), "it is that operator's alone")
-}
-
-// TestAnOperatorRotatesTheCA with credentials that have only the old one.
-func TestAnOperatorRotatesTheCA(t *testing.T) {
+// TestCARotate_ByOperatorAPI: the operator's credentials have only the old CA.
+func TestCARotate_ByOperatorAPI(t *testing.T) {
 	p := start(t)
 	ctx, admin := t.Context(), p.first()
 	agent := p.registered("shop")
@@ -393,17 +221,137 @@ func TestAnOperatorRotatesTheCA(t *testing.T) {
 	assert.Equal(t, ca.Settled, status.Stage)
 }
 
-// TestAPageOfAnotherSiteChangesNothing in a browser that has an operator's certificate.
-func TestAPageOfAnotherSiteChangesNothing(t *testing.T) {
+// TestOperatorRenewal_DuringCalls: any call renews a certificate that is due, for as long as the
+// first one was.
+func TestOperatorRenewal_DuringCalls(t *testing.T) {
 	p := start(t)
-	p.registered("shop")
-	client := p.raw(p.operator("alice", operators.RoleAdmin))
-	path := operatorapi.Prefix + "agents/shop/revoke"
-	for name, change := range map[string]func(*http.Request){
-		"a modern browser": func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
-		"an old browser":   func(r *http.Request) { r.Header.Set("Origin", "https://evil.example.com") },
-	} {
-		assert.Equal(t, http.StatusForbidden, p.send(client, "POST", path, "", change), name)
+	first := p.operator("alice", operators.RoleViewer)
+	b := p.signedIn(first)
+	calls := func(client *operatorapi.Client) error {
+		_, err := operatorapi.ListTokens.Do(t.Context(), client, struct{}{})
+		return err
 	}
-	assert.Equal(t, http.StatusOK, p.send(client, "POST", path, ""))
+	var saved []operators.Credentials
+	renewing := func(c operators.Credentials) {
+		t.Helper()
+		client := p.as(c)
+		client.Renewing(operatorapi.Renewal{
+			Save: func(c operators.Credentials) error { saved = append(saved, c); return nil },
+			Note: func(err error) { assert.NoError(t, err) }, Now: p.clock.now,
+		})
+		require.NoError(t, calls(client))
+		require.NoError(t, calls(client))
+	}
+	renewing(first)
+	assert.Empty(t, saved, "not due")
+	p.clock.forward(45 * time.Minute)
+	renewing(first)
+	require.Len(t, saved, 1)
+	assert.Equal(t, first.Key, saved[0].Key)
+	assert.NotEqual(t, first.Certificate, saved[0].Certificate)
+
+	p.clock.forward(40 * time.Minute)
+	err := calls(p.as(first))
+	requireCode(t, err, controlapi.CodeCertificateExpired)
+	assert.Contains(t, err.Error(), "pipeops-controlplane operator create alice --role ROLE -o FILE --force")
+	require.NoError(t, calls(p.as(saved[0])))
+	_, body := b.get("/console/")
+	assert.Contains(t, body, "alice, viewer", "the session goes on")
+	renewing(saved[0])
+	require.Len(t, saved, 2)
+	config, err := saved[1].TLSConfig()
+	require.NoError(t, err)
+	assert.InDelta(t, 66*time.Minute, config.Certificates[0].Leaf.NotAfter.Sub(config.Certificates[0].Leaf.NotBefore), float64(2*time.Second), "it does not grow")
+}
+
+// here returns the client of a caller on the control plane's machine.
+func here(p *plane) *operatorapi.Client {
+	p.t.Helper()
+	data := datadir.Data{Dir: p.cfg.DataDir}
+	client := operatorapi.NewSocketClient(data.DialSocket, "test")
+	p.t.Cleanup(func() { assert.NoError(p.t, client.Close()) })
+	return client
+}
+
+// TestSocket_AdmitsWithoutCredentials: callers may do everything, and are in the audit log by their
+// user.
+func TestSocket_AdmitsWithoutCredentials(t *testing.T) {
+	p := start(t)
+	socket := filepath.Join(p.cfg.DataDir, "operators.sock")
+	info, err := os.Stat(socket)
+	require.NoError(t, err)
+	assert.Equal(t, os.ModeSocket|0o600, info.Mode())
+
+	_, err = operatorapi.CreateOperator.Do(t.Context(), here(p), operatorapi.CreateOperatorInput{
+		Body: operatorapi.CreateOperatorBody{Name: "alice", Role: operators.RoleAdmin, TTL: operatorapi.Duration(time.Hour)},
+	})
+	require.NoError(t, err)
+	_, err = operatorapi.CreateConsoleCode.Do(t.Context(), here(p), operatorapi.ConsoleCodeInput{})
+	requireCode(t, err, problem.Conflict)
+	_, err = operatorapi.RenewOperator.Do(t.Context(), here(p), operatorapi.RenewOperatorInput{})
+	requireCode(t, err, problem.Conflict)
+
+	await.Until(t, "both records of the change are in the audit log", func() bool {
+		found, err := operatorapi.GetOperatorAudit.Do(t.Context(), here(p), operatorapi.OperatorAuditInput{After: -1, Limit: 100})
+		require.NoError(t, err)
+		outcomes := 0
+		for _, r := range found.Items {
+			if r.Command == "create-operator" && strings.HasPrefix(r.Operator, "local/") && r.Certificate == "" {
+				outcomes++
+			}
+		}
+		return outcomes == 2
+	})
+	p.stop()
+	assert.NoFileExists(t, socket)
+}
+
+// TestSocket_AdmitsTwoUsers: the two are root and the control plane's user.
+func TestSocket_AdmitsTwoUsers(t *testing.T) {
+	call := func(from any) int {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), peerKey{}, from), http.MethodGet, "/", nil)
+		admitLocal(http.NotFoundHandler()).ServeHTTP(w, r)
+		return w.Code
+	}
+	own := uint32(os.Geteuid())
+	assert.Equal(t, http.StatusNotFound, call(peer{uid: 0}))
+	assert.Equal(t, http.StatusNotFound, call(peer{uid: own}))
+	assert.Equal(t, http.StatusForbidden, call(peer{uid: own + 1000}))
+	assert.Equal(t, http.StatusForbidden, call(peer{uid: own, err: net.ErrClosed}))
+	assert.Equal(t, http.StatusForbidden, call(nil))
+	one, other := net.Pipe()
+	require.NoError(t, one.Close())
+	require.NoError(t, other.Close())
+	require.Error(t, peerOf(one).err)
+}
+
+// TestSocket_ReplacesStale: the error says until then that no control plane serves.
+func TestSocket_ReplacesStale(t *testing.T) {
+	data := datadir.Data{Dir: t.TempDir()}
+	_, err := data.DialSocket(t.Context())
+	require.ErrorContains(t, err, "is not the data directory of a control plane on this machine")
+	left, err := data.ListenSocket(t.Context())
+	require.NoError(t, err)
+	left.(*net.UnixListener).SetUnlinkOnClose(false)
+	require.NoError(t, left.Close())
+	_, err = data.DialSocket(t.Context())
+	require.ErrorContains(t, err, "no control plane serves "+data.Dir)
+	p := start(t, func(cfg *Config) { cfg.DataDir = data.Dir })
+	_, err = operatorapi.ListTokens.Do(t.Context(), here(p), struct{}{})
+	require.NoError(t, err)
+}
+
+// TestSocket_PathTooLong: the control plane serves where the kernel accepts no socket.
+func TestSocket_PathTooLong(t *testing.T) {
+	var log bytes.Buffer
+	p := start(t, func(cfg *Config) {
+		cfg.DataDir = filepath.Join(t.TempDir(), strings.Repeat("long", 30))
+		cfg.Log = zerolog.New(zerolog.SyncWriter(&log))
+	})
+	_, err := operatorapi.ListTokens.Do(t.Context(), p.first(), struct{}{})
+	require.NoError(t, err)
+	p.stop()
+	assert.Contains(t, log.String(), "commands on this machine need an operator's credentials")
+	assert.Contains(t, log.String(), "choose a data directory with a shorter path")
 }

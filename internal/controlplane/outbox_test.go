@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,47 +20,32 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
-	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
 
-// TestWithoutABrokerTheOutboxEndsGrowing has an App change its state for long while
-// nothing goes out. Somebody who hears what is left knows how the App is.
-func TestWithoutABrokerTheOutboxEndsGrowing(t *testing.T) {
-	postgres.OnEach(t, testWithoutABrokerTheOutboxEndsGrowing)
-}
-
-func testWithoutABrokerTheOutboxEndsGrowing(t *testing.T, on postgres.Engine) {
+// TestOutbox_BoundedPerApp: an App changes its state for long while nothing is published. Whoever
+// reads what is left knows the App's state.
+func TestOutbox_BoundedPerApp(t *testing.T) {
 	var log bytes.Buffer
-	p := startOn(t, on, func(c *Config) { c.Limits.Outbox = store.OutboxLimits{PerAgent: 20} })
+	p := start(t, func(c *Config) { c.Limits.Outbox = store.OutboxLimits{PerAgent: 20} })
 	shop := p.registered("shop")
 	o := outbox.New(p.store, p.cfg.Limits.Outbox, zerolog.New(&log))
 	for i := range 8 {
 		var events []controlapi.Event
 		for _, kind := range []announce.Type{announce.AppProgressing, announce.AppDegraded, announce.AppFailed, announce.AppHealthy} {
-			events = append(events, controlapi.Event{
-				ID: strconv.Itoa(i) + string(kind), Type: string(kind), Time: p.clock.now(),
-				App: &controlapi.AppEvent{Namespace: "n", Name: "web", Generation: int64(i)},
-			})
+			events = append(events, appEvent(strconv.Itoa(i)+string(kind), kind))
 		}
-		require.NoError(t, shop.client.Events(t.Context(), controlapi.EventsRequest{Events: events}))
+		require.NoError(t, shop.sends(nil, events...))
 		require.NoError(t, o.Shorten(t.Context()))
 		assert.LessOrEqual(t, len(p.queued()), 20)
 	}
 	left := p.queued()
 	assert.Equal(t, announce.AgentRegistered, left[0].Type)
 	last := left[len(left)-1]
-	app, err := last.App()
-	require.NoError(t, err)
 	assert.Equal(t, announce.AppHealthy, last.Type)
-	assert.EqualValues(t, 7, app.Generation)
-	assert.EqualValues(t, 33, last.Sequence)
-	gaps := 0
-	for i := range left[1:] {
-		if left[i+1].Sequence != left[i].Sequence+1 {
-			gaps++
-		}
-	}
-	assert.Equal(t, 1, gaps, "what was dropped is seen by its sequence")
+	assert.EqualValues(t, 33, last.Sequence, "a Runner sees by its sequence that some were dropped")
 	assert.Contains(t, log.String(), "later ones supersede")
 	stats, err := o.Stats(t.Context())
 	require.NoError(t, err)
@@ -65,26 +53,9 @@ func testWithoutABrokerTheOutboxEndsGrowing(t *testing.T, on postgres.Engine) {
 	assert.Equal(t, len(left), stats.Length)
 }
 
-func TestReadinessTellsOfTheOutbox(t *testing.T) {
-	p := start(t)
-	p.registered("shop")
-	p.clock.forward(3 * time.Minute)
-	p.outbox.Dropped.Store(7)
-	p.get(p.runnerClient(""), "/readyz", func(resp *http.Response) {
-		var r readiness
-		require.NoError(t, json.NewDecoder(resp.Body).Decode(&r))
-		assert.Equal(t, http.StatusOK, resp.StatusCode)
-		assert.Regexp(t, `^1 announcements wait, the first for 3m\d+s; 7 were dropped since the start, which later ones supersede$`, r.Checks["outbox"])
-	})
-}
-
-func TestAnOutboxOfLastWordsIsSaidOnce(t *testing.T) {
-	postgres.OnEach(t, testAnOutboxOfLastWordsIsSaidOnce)
-}
-
-func testAnOutboxOfLastWordsIsSaidOnce(t *testing.T, on postgres.Engine) {
+func TestOutbox_LastEventsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
-	p := startOn(t, on)
+	p := start(t)
 	for _, name := range []string{"a", "b", "c"} {
 		p.registered(name)
 	}
@@ -94,4 +65,106 @@ func testAnOutboxOfLastWordsIsSaidOnce(t *testing.T, on postgres.Engine) {
 	}
 	assert.Len(t, p.queued(), 3, "nothing else says it")
 	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("last word about each")))
+}
+
+// listener hears announcements as a Runner does, all that come after listenAs: its
+// queue is bound by then.
+type listener struct {
+	mu     sync.Mutex
+	events []announce.Event
+	seen   map[string]bool
+}
+
+func listenAs(t *testing.T, b broker.Endpoint, runner string) *listener {
+	t.Helper()
+	l := &listener{seen: map[string]bool{}}
+	consumer, err := announce.NewConsumer(announce.ConsumerConfig{
+		Config: rabbitmq.Config{URLs: []string{b.URL(broker.UserRunner)}, TLS: b.TLSConfig(), Log: zerolog.Nop()},
+		Queue:  rabbitmq.RunnerQueue(runner),
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- consumer.Run(ctx, func(_ context.Context, e announce.Event) error {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if !l.seen[e.ID] { // an event may come again
+				l.events = append(l.events, e)
+			}
+			l.seen[e.ID] = true
+			return nil
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := await.Receive(t, done, "the end of the consumer"); !errors.Is(err, context.Canceled) {
+			t.Errorf("consumer: %v", err)
+		}
+	})
+	await.Until(t, "the Runner's queue is bound", func() bool { return consumer.Status().Connected })
+	return l
+}
+
+// heard lists the events in the order in which they came.
+func (l *listener) heard() []announce.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.events)
+}
+
+func TestBroker_OutageLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := broker.OwnForTest(t)
+	withBroker := func(c *Config) {
+		c.BrokerURLs, c.BrokerTLS = []string{b.URL(broker.UserControlPlane)}, b.TLSConfig()
+	}
+	// The Runner's queue is bound before the broker goes away. It needs the exchange,
+	// which the control plane makes.
+	first := start(t, withBroker)
+	_, err := first.admin.Runners.Create(t.Context(), "builder", time.Hour, false)
+	require.NoError(t, err)
+	runner := listenAs(t, b, "builder")
+	early := first.registered("early")
+	await.Until(t, "the first announcement", func() bool { return len(runner.heard()) > 0 })
+	cfg := first.cfg
+	require.NoError(t, b.Stop(t.Context()))
+
+	late := first.registered("late")
+	_, err = first.admin.Agents.Revoke(t.Context(), early.name)
+	require.NoError(t, err)
+	require.NoError(t, late.sends(nil, appEvent("1", announce.AppProgressing), appEvent("2", announce.AppHealthy)))
+	client := first.client()
+	await.Until(t, "readyz says that the broker is down, and that the rest is not", func() (ok bool) {
+		first.get(client, "/readyz", func(resp *http.Response) {
+			var r readiness
+			require.NoError(t, json.NewDecoder(resp.Body).Decode(&r))
+			ok = resp.StatusCode == http.StatusOK && r.Checks["outbox"] == "4 announcements wait" && len(r.Checks["broker"]) > 4 && r.Checks["broker"][:4] == "down"
+		})
+		return ok
+	})
+	first.stop()
+	// The next process starts without a broker, takes the outbox over, and sends when
+	// the broker is back.
+	second := start(t, func(c *Config) { *c = cfg })
+	assert.Len(t, second.queued(), 4)
+	require.NoError(t, b.Start(t.Context()))
+	await.Until(t, "nothing is lost", func() bool { return len(runner.heard()) >= 5 })
+
+	perAgent := map[string][]announce.Type{}
+	last := map[string]uint64{}
+	for _, e := range runner.heard() {
+		assert.Equal(t, last[e.AgentID]+1, e.Sequence, "in order, without gaps")
+		last[e.AgentID] = e.Sequence
+		perAgent[e.AgentID] = append(perAgent[e.AgentID], e.Type)
+	}
+	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentRemoved}, perAgent[early.id.AgentID])
+	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AppProgressing, announce.AppHealthy}, perAgent[late.id.AgentID])
+	await.Until(t, "what came back from the broker is in the timeline", func() bool {
+		detail, err := second.admin.Agents.Get(t.Context(), "late", 10)
+		return err == nil && len(detail.Events) == 3 && detail.Events[2].Type == announce.AppHealthy
+	})
+	await.Until(t, "the outbox is empty", func() bool { return len(second.queued()) == 0 })
+	connected, text := second.broker.Check()
+	assert.True(t, connected, text)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestAPathIsRedirectedToThePlainOne(t *testing.T) {
+func TestPlainPaths_Redirect(t *testing.T) {
 	handler := plainPaths(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	for given, want := range map[string]string{
 		"/v1/agents":                    "",

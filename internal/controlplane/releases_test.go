@@ -1,6 +1,8 @@
 package controlplane
 
 import (
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
@@ -35,7 +38,7 @@ func updating(c *cluster, u controlapi.Update) *controlapi.Offer {
 	return answer.Offer
 }
 
-func TestAReleaseIsOfferedToThoseItIsFor(t *testing.T) {
+func TestReleaseOffer_Targets(t *testing.T) {
 	p := start(t)
 	shop, bank := p.registered("shop"), p.registered("bank")
 	idle := controlapi.Update{State: controlapi.UpdateIdle}
@@ -63,25 +66,18 @@ func TestAReleaseIsOfferedToThoseItIsFor(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, withdrawn, 1)
 	assert.Equal(t, all.ID, updating(shop, idle).ID)
-	_, err = p.admin.Releases.Withdraw(t.Context(), "v1.2.0")
-	require.ErrorContains(t, err, "offer list")
 }
 
-// expiring is a signed release that expires then.
-func expiring(t *testing.T, version string, at time.Time) (manifest, signature []byte) {
-	t.Helper()
-	return releasetest.Sign(t, release.Manifest{Version: version, Commit: "abc", Expires: at, Files: []release.File{
-		{Name: "pipeops-agent", SHA256: strings.Repeat("a", 64), Size: 1, Kind: release.KindAgent, OS: "linux", Arch: "amd64"},
-	}})
-}
-
-func TestAnExpiredReleaseIsNotOffered(t *testing.T) {
+func TestReleaseOffer_Expires(t *testing.T) {
 	p := start(t)
 	shop, idle := p.registered("shop"), controlapi.Update{State: controlapi.UpdateIdle}
 	older, err := p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v1.1.0"))
 	require.NoError(t, err)
 	opts := releaseOptions(t, "v1.2.0")
-	opts.Manifest, opts.Signature = expiring(t, "v1.2.0", p.clock.now().Add(time.Minute))
+	m, err := release.Decode(opts.Manifest)
+	require.NoError(t, err)
+	m.Expires = p.clock.now().Add(time.Minute)
+	opts.Manifest, opts.Signature = releasetest.Sign(t, *m)
 	newer, err := p.admin.Releases.Offer(t.Context(), opts)
 	require.NoError(t, err)
 	assert.Equal(t, newer.ID, updating(shop, idle).ID)
@@ -93,63 +89,23 @@ func TestAnExpiredReleaseIsNotOffered(t *testing.T) {
 	assert.Contains(t, []time.Time{list[0].ExpiresAt.UTC(), list[1].ExpiresAt.UTC()}, newer.ExpiresAt.UTC().Truncate(time.Microsecond))
 }
 
-func TestAllSignaturesOfAReleaseAreOffered(t *testing.T) {
+// TestReleaseOffer_Progress counts only the agents to which the release is offered.
+func TestReleaseOffer_Progress(t *testing.T) {
 	p := start(t)
-	shop, opts := p.registered("shop"), releaseOptions(t, "v1.2.0")
-	m, err := release.Decode(opts.Manifest)
-	require.NoError(t, err)
-	opts.Manifest, opts.Signature = releasetest.SignBoth(t, *m)
-	opts.Trust = releasetest.TrustIn(t, 2, releasetest.PublicKey, releasetest.SecondKey)
-	_, err = p.admin.Releases.Offer(t.Context(), opts)
-	require.NoError(t, err)
-	offer := updating(shop, controlapi.Update{State: controlapi.UpdateIdle})
-	require.NotNil(t, offer)
-	require.NoError(t, opts.Trust.Verify(offer.Manifest, offer.Signature))
-}
-
-func TestWhatAgentsWouldRefuseIsNotOffered(t *testing.T) {
-	p := start(t)
-	for name, c := range map[string]struct {
-		change func(*operators.ReleaseOptions)
-		words  string
-	}{
-		"other key": {func(o *operators.ReleaseOptions) { o.Trust = releasetest.TrustIn(t, 1, releasetest.OtherKey) }, "not signed by a trusted key"},
-		"one of two": {func(o *operators.ReleaseOptions) {
-			o.Trust = releasetest.TrustIn(t, 2, releasetest.PublicKey, releasetest.SecondKey)
-		}, "1 of the 2 signatures"},
-		"expired":       {func(o *operators.ReleaseOptions) { o.Manifest, o.Signature = expiring(t, "v1.2.0", p.clock.now()) }, "v1.2.0 expired at "},
-		"changed":       {func(o *operators.ReleaseOptions) { o.Manifest = append(o.Manifest, ' ') }, "changed after it was signed"},
-		"plain http":    {func(o *operators.ReleaseOptions) { o.URL = "http://x" }, "--url"},
-		"a secret":      {func(o *operators.ReleaseOptions) { o.URL = "https://u:p@x" }, "--url"},
-		"nobody":        {func(o *operators.ReleaseOptions) { o.Agents = []string{"nobody"} }, `"nobody"`},
-		"endless label": {func(o *operators.ReleaseOptions) { o.Labels = map[string]string{"a": strings.Repeat("x", 300)} }, "labels"},
+	early := map[string]string{"ring": "early"}
+	for i, a := range []store.Agent{
+		{AgentVersion: "v1.2.0", Labels: early},
+		{AgentVersion: "v1.1.0", Labels: early, Update: &announce.AgentUpdate{State: "failed", To: "v1.2.0", Reason: "the new pods did not become ready"}},
+		{AgentVersion: "v1.1.0", Labels: map[string]string{"ring": "late"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v1.2.0", c.change))
-			require.ErrorContains(t, err, c.words)
-		})
+		a.ID, a.Name, a.ClusterUID, a.State, a.RegisteredAt = fmt.Sprintf("agent%02d", i), fmt.Sprintf("shop-%02d", i), fmt.Sprint("uid", i), announce.StateOnline, p.clock.now()
+		require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error { return tx.InsertAgent(t.Context(), a) }))
 	}
-	list, err := p.admin.Releases.List(t.Context())
+	_, err := p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v1.2.0", func(o *operators.ReleaseOptions) { o.Labels = early }))
 	require.NoError(t, err)
-	assert.Empty(t, list)
-}
-
-func TestTheStateOfAnUpdateIsKeptAndAnnounced(t *testing.T) {
-	p := start(t)
-	shop := p.registered("shop")
-	updating(shop, controlapi.Update{State: controlapi.UpdateIdle})
-	before := len(p.queued())
-	failed := controlapi.Update{State: controlapi.UpdateFailed, Offer: "o", From: "v1.0.0", To: "v1.1.0", Reason: "it never registered"}
-	updating(shop, failed)
-	updating(shop, failed)
-	events := p.queued()
-	require.Len(t, events, before+1, "news are announced once")
-	last, err := events[before].Agent()
-	require.NoError(t, err)
-	assert.Equal(t, announce.AgentUpdated, events[before].Type)
-	want := &announce.AgentUpdate{State: "failed", From: "v1.0.0", To: "v1.1.0", Reason: "it never registered"}
-	assert.Equal(t, want, last.Update)
-	agent, err := p.admin.Agents.Get(t.Context(), "shop", 0)
-	require.NoError(t, err)
-	assert.Equal(t, want, agent.Agent.Update)
+	status, body := p.signedIn(p.operator("vic", operators.RoleViewer)).get("/console/releases")
+	require.Equal(t, http.StatusOK, status, body)
+	for _, text := range []string{"1 of 2 took it", "1 failed", "Where v1.2.0 failed", "/console/agents/agent01", "The new pods did not become ready"} {
+		assert.Contains(t, body, text)
+	}
 }

@@ -3,100 +3,33 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
+	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peerlink"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
-
-// cable is what a control plane reaches its database by.
-type cable struct {
-	ln net.Listener
-	to string
-
-	mu    sync.Mutex
-	conns []net.Conn
-	cut   bool
-}
-
-func newCable(t *testing.T, to string) *cable {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	c := &cable{ln: ln, to: to}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			near, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			running.Go(func() { c.join(near) })
-		}
-	})
-	t.Cleanup(func() { c.sever(); running.Wait() })
-	return c
-}
-
-func (c *cable) join(near net.Conn) {
-	far, err := net.Dial("tcp", c.to)
-	if err != nil {
-		_ = near.Close()
-		return
-	}
-	c.mu.Lock()
-	if c.cut {
-		_ = near.Close()
-		_ = far.Close()
-	}
-	c.conns = append(c.conns, near, far)
-	c.mu.Unlock()
-	var both sync.WaitGroup
-	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
-		both.Go(func() {
-			_, _ = io.Copy(way[0], way[1])
-			_ = near.Close()
-			_ = far.Close()
-		})
-	}
-	both.Wait()
-}
-
-// sever cuts it for good.
-func (c *cable) sever() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cut = true
-	_ = c.ln.Close()
-	for _, conn := range c.conns {
-		_ = conn.Close()
-	}
-}
 
 // group is several control planes on one database.
 type group struct {
@@ -108,7 +41,7 @@ type group struct {
 // member is one of them, which can be killed.
 type member struct {
 	*plane
-	cable *cable
+	cable *faultproxy.Proxy // to the database
 	kill  func()
 }
 
@@ -151,8 +84,8 @@ func (f *group) start(change ...func(*Config)) *member {
 	f.t.Helper()
 	u, err := url.Parse(f.database.URL())
 	require.NoError(f.t, err)
-	cable := newCable(f.t, u.Host)
-	cfg := f.config(cable.ln.Addr().String(), change...)
+	cable := faultproxy.New(f.t, u.Host)
+	cfg := f.config(cable.Addr(), change...)
 	m := &member{cable: cable, plane: &plane{t: f.t, clock: &clock{}}}
 	m.ControlPlane, err = New(f.t.Context(), cfg)
 	require.NoError(f.t, err)
@@ -169,7 +102,7 @@ func (f *group) start(change ...func(*Config)) *member {
 	m.stop = func() { assert.NoError(f.t, end()) }
 	m.kill = func() { // what it still wants to say, nobody hears
 		killed.Store(true)
-		cable.sever()
+		cable.Set(faultproxy.Condition{Cut: true})
 		_ = end()
 	}
 	f.t.Cleanup(func() {
@@ -210,9 +143,9 @@ func through(c credentials.Credentials, m *member) credentials.Credentials {
 
 func (m *member) leads() bool { return m.leader.Leads() }
 
-// TestAnyControlPlaneAnswersAnyAgent: it registers at one, its heartbeats come to
-// another, its tunnel is at a third, and Runners reach it over each.
-func TestAnyControlPlaneAnswersAnyAgent(t *testing.T) {
+// TestReplicas_ServeAnyAgent: an agent registers at one, its heartbeats come to another, its tunnel
+// is at a third, and Runners reach it over each.
+func TestReplicas_ServeAnyAgent(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t)
 	a, b, c := f.start(lenient), f.start(lenient), f.start(lenient)
@@ -252,9 +185,9 @@ func TestAnyControlPlaneAnswersAnyAgent(t *testing.T) {
 	})
 }
 
-// TestRunnersReachAgentsWithoutTheDatabase, those that they have reached before: the one
-// that their edge is of remembers where.
-func TestRunnersReachAgentsWithoutTheDatabase(t *testing.T) {
+// TestEdge_WithoutDatabase: the edge remembers where the agents are that Runners have reached
+// before.
+func TestEdge_WithoutDatabase(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t)
 	a, b := f.start(), f.start()
@@ -265,34 +198,15 @@ func TestRunnersReachAgentsWithoutTheDatabase(t *testing.T) {
 		_, err := client.Cluster().Get(t.Context())
 		return err == nil
 	})
-	b.cable.sever()
+	b.cable.Set(faultproxy.Condition{Cut: true})
 	again := s.visit(through(a.issue("other", ""), b))
 	_, err := again.Cluster().Get(t.Context())
 	require.NoError(t, err)
 	b.kill()
 }
 
-// TestTheCAsKeyIsForItsOwner: a file that all can read is refused, one that is there is
-// not overwritten.
-func TestTheCAsKeyIsForItsOwner(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "ca-key")
-	require.NoError(t, authority.MakeKey(file))
-	key, err := authority.ReadKey(file)
-	require.NoError(t, err)
-	assert.True(t, key.Given())
-	require.ErrorContains(t, authority.MakeKey(file), "exists")
-	require.NoError(t, os.Chmod(file, 0o644))
-	_, err = authority.ReadKey(file)
-	require.ErrorContains(t, err, "chmod 600")
-	require.NoError(t, os.Remove(file))
-	require.NoError(t, os.WriteFile(file, []byte("secret but no key"), 0o600))
-	_, err = authority.ReadKey(file)
-	require.ErrorContains(t, err, "holds no key")
-	assert.NotContains(t, err.Error(), "secret")
-}
-
-// TestAControlPlaneMayDie: the one that leads, and has the agent's tunnel.
-func TestAControlPlaneMayDie(t *testing.T) {
+// TestReplicas_SurviveDeath: the control plane that dies leads, and has the agent's tunnel.
+func TestReplicas_SurviveDeath(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t)
 	first := f.start(waiting)
@@ -330,9 +244,9 @@ func TestAControlPlaneMayDie(t *testing.T) {
 	assert.Equal(t, 1, second.events(lost.id.AgentID)[announce.AgentOffline])
 }
 
-// TestASilentAgentIsOfflineOnce, though its tunnel is up at one control plane and its
-// heartbeats came to another, and online once when they come again.
-func TestASilentAgentIsOfflineOnce(t *testing.T) {
+// TestReplicas_OfflineOnce: the agent's tunnel is up at one control plane, and its heartbeats came
+// to another. It is online once when they come again.
+func TestReplicas_OfflineOnce(t *testing.T) {
 	t.Parallel()
 	f, still := newGroup(t), newStillClock()
 	often := func(c *Config) { c.HeartbeatInterval, c.Now = time.Second, still.now }
@@ -366,8 +280,8 @@ func newStillClock() *stillClock { return &stillClock{start: time.Now()} }
 
 func (c *stillClock) now() time.Time { return c.start.Add(time.Duration(c.offset.Load())) }
 
-// TestEachFollowsARotationOfTheCA, and they go on trusting each other.
-func TestEachFollowsARotationOfTheCA(t *testing.T) {
+// TestReplicas_FollowRotation: control planes go on trusting each other.
+func TestReplicas_FollowRotation(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t)
 	a, b := f.start(), f.start()
@@ -409,8 +323,8 @@ func TestEachFollowsARotationOfTheCA(t *testing.T) {
 	require.ErrorContains(t, err, "give --ca-key-file")
 }
 
-// TestATokenIsUsedAsOftenAsItSays, however many control planes it is used at.
-func TestATokenIsUsedAsOftenAsItSays(t *testing.T) {
+// TestReplicas_CountTokenUses: the token is used at several control planes at once.
+func TestReplicas_CountTokenUses(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t)
 	planes := []*member{f.start(), f.start()}
@@ -432,62 +346,9 @@ func TestATokenIsUsedAsOftenAsItSays(t *testing.T) {
 	assert.EqualValues(t, 3, in.Load())
 }
 
-// TestHeartbeatsAreWrittenInOneTransaction measures what a thousand cost the database.
-func TestHeartbeatsAreWrittenInOneTransaction(t *testing.T) {
-	t.Parallel()
-	const agents = 100
-	f, now := newGroup(t), time.Now().Truncate(time.Microsecond).UTC()
-	s, err := f.data().OpenStore(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	l := liveness.New(s, directory.Directory{}, liveness.Config{Log: zerolog.Nop(), Now: time.Now, HeartbeatInterval: 30 * time.Second})
-	require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error {
-		for i := range agents {
-			id := fmt.Sprintf("agent%d", i)
-			err := tx.InsertAgent(t.Context(), store.Agent{ID: id, Name: id, ClusterUID: id, State: announce.StateOnline, RegisteredAt: now, LastSeen: now})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-	conn, err := pgx.Connect(t.Context(), f.database.URL())
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, conn.Close(context.Background())) })
-	// Which transactions have written the agents' rows: others of the server, such as a vacuum's,
-	// do not count.
-	writers := func() (transactions []string) {
-		rows, err := conn.Query(t.Context(), `SELECT DISTINCT xmin::text FROM agents`)
-		require.NoError(t, err)
-		transactions, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		require.NoError(t, err)
-		return transactions
-	}
-	position := func() (wal int64) {
-		require.NoError(t, conn.QueryRow(t.Context(), `SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint`).Scan(&wal))
-		return wal
-	}
-	registered, logged := writers(), position()
-	capacity := announce.Capacity{Nodes: 3, CPUMillis: 1000}
-	for i := range agents {
-		l.Beat(fmt.Sprintf("agent%d", i), now.Add(time.Minute), &capacity)
-	}
-	require.NoError(t, l.Flush(t.Context()))
-	wal := position() - logged
-	t.Logf("%d heartbeats: %d bytes of write-ahead log (%d each)", agents, wal, wal/agents)
-	heard := writers()
-	assert.Len(t, heard, 1)
-	assert.NotEqual(t, registered, heard)
-	a, err := s.Agent(t.Context(), "agent99")
-	require.NoError(t, err)
-	assert.Equal(t, []any{now.Add(time.Minute), 3}, []any{a.LastSeen, a.Capacity.Nodes})
-	require.NoError(t, l.Flush(t.Context()))
-	assert.Equal(t, heard, writers(), "nothing is written where nothing was heard")
-}
-
-// TestACAMovesIntoTheDatabase when a control plane that had it in its directory is
-// started with a key; one that has it not must not make another.
-func TestACAMovesIntoTheDatabase(t *testing.T) {
+// TestCA_MovesIntoDatabase: a control plane that had its CA in its directory is started with a key.
+// One that does not have it must not make another.
+func TestCA_MovesIntoDatabase(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t)
 	alone := f.config("")
@@ -513,4 +374,72 @@ func TestACAMovesIntoTheDatabase(t *testing.T) {
 	other := f.start()
 	assert.Equal(t, was, controlapi.Fingerprint(other.ca.Certificate()))
 	require.NoError(t, p.Close())
+}
+
+// TestReplicaList_Single: a single control plane is listed with its checks, on SQLite too, in the
+// console and by the API.
+func TestReplicaList_Single(t *testing.T) {
+	p := start(t, func(c *Config) {
+		c.Version, c.BrokerURLs = "v1.4.2", []string{"amqp://guest:secret@127.0.0.1:1/"}
+	})
+	p.readyWhen("ready and degraded", func(r readiness) bool { return r.Ready && r.Degraded })
+	viewer := p.operator("vic", operators.RoleViewer)
+	list, err := operatorapi.ListReplicas.Do(t.Context(), p.as(viewer), struct{}{})
+	require.NoError(t, err)
+	require.Len(t, list.Items, 1)
+	own := list.Items[0]
+	assert.Equal(t, []string{hostname(), "v1.4.2", p.Advertised().Edge, string(peerlink.Degraded)}, []string{own.Name, own.Version, own.Edge, string(own.State)})
+	assert.True(t, own.Answers && own.Leads && !own.StartedAt.IsZero())
+	require.Len(t, own.Wrong(), 1)
+	assert.Equal(t, "broker", own.Checks[0].Name, "what failed comes first")
+	assert.Contains(t, own.Checks, peerlink.Check{Name: "database", OK: true, Text: "answers"})
+
+	status, body := p.signedIn(viewer).get("/console/replicas")
+	require.Equal(t, http.StatusOK, status, body)
+	for _, text := range []string{hostname() + ": broker", "down since", "shows you this page", "v1.4.2", "pipeops-controlplane replica list"} {
+		assert.Contains(t, body, text)
+	}
+	assert.NotContains(t, body, "secret", "the password")
+}
+
+// TestReplicaList_All: any control plane lists all, with their own checks or why they do not
+// answer.
+func TestReplicaList_All(t *testing.T) {
+	t.Parallel()
+	f := newGroup(t)
+	lost := f.start(lenient, func(c *Config) { c.AdvertisePeer = "127.0.0.1:1" })
+	b, a := f.start(lenient), f.start(lenient) // credentials have the address of the last one
+	a.readyWhen("one of three", func(r readiness) bool {
+		return r.Ready && r.Checks["controlPlanes"] == "ok: "+a.peers.Standing(a.leads()) && len(a.replicas(t.Context())) == 3
+	})
+	b.readyWhen("ready", func(r readiness) bool { return r.Ready })
+	b.serving.Store(false)
+	defer b.serving.Store(true)
+	list, err := operatorapi.ListReplicas.Do(t.Context(), a.as(a.operator("vic", operators.RoleViewer)), struct{}{})
+	require.NoError(t, err)
+	require.Len(t, list.Items, 3)
+	byEdge := map[string]peerlink.Replica{}
+	answer := 0
+	for _, r := range list.Items {
+		byEdge[r.Edge] = r
+		if r.Answers {
+			answer++
+		}
+	}
+	assert.Equal(t, 1, answer)
+	assert.True(t, byEdge[a.cfg.AdvertiseEdge].Answers)
+	assert.Equal(t, peerlink.Ready, byEdge[a.cfg.AdvertiseEdge].State)
+	other := byEdge[b.cfg.AdvertiseEdge]
+	assert.Equal(t, peerlink.NotReady, other.State)
+	assert.Contains(t, other.Wrong(), "edge: not serving")
+	assert.Equal(t, hostname(), other.Name)
+	away := byEdge[lost.cfg.AdvertiseEdge]
+	assert.Equal(t, peerlink.Unreachable, away.State)
+	assert.Contains(t, away.Reason, "127.0.0.1:1")
+	assert.Equal(t, away.ID, away.Title())
+
+	_, body := a.signedIn(a.operator("eve", operators.RoleViewer)).get("/console/replicas")
+	assert.Contains(t, body, away.ID+" is unreachable")
+	assert.Contains(t, body, "--advertise-peer")
+	assert.Contains(t, body, "Not serving")
 }

@@ -1,16 +1,17 @@
 package controlplane
 
 import (
-	"encoding/json"
-	"errors"
-	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
@@ -40,7 +41,7 @@ func (p *plane) routes(agent string) []routes.Route {
 	return list.Items
 }
 
-func TestRoutesAreKeptListedAndAnnounced(t *testing.T) {
+func TestRoutes_ListedAndAnnounced(t *testing.T) {
 	p := start(t)
 	shop := p.registered("shop")
 	state, err := shop.client.Routes(t.Context())
@@ -69,18 +70,16 @@ func TestRoutesAreKeptListedAndAnnounced(t *testing.T) {
 	assert.Equal(t, "shop", list[1].Agent.Name)
 	assert.Nil(t, list[1].HeldBy)
 
-	p.get(p.runnerClient("ci"), announce.SnapshotPath, func(resp *http.Response) {
-		var body struct{ Agents []announce.Agent }
-		require.NoError(t, json.NewDecoder(resp.Body).Decode(&body))
-		require.Len(t, body.Agents, 1)
-		assert.Equal(t, announced.Hosts, body.Agents[0].Hosts, "a Runner starts with what it would have heard")
-	})
+	agents, err := p.snapshotClient(p.issue("ci", "")).Agents(t.Context())
+	require.NoError(t, err)
+	require.Len(t, agents, 1)
+	assert.Equal(t, announced.Hosts, agents[0].Hosts, "a Runner starts with what it would have heard")
 	assert.Equal(t, []announce.Type{announce.AgentUpdated}, typesOf(tell(shop)), "they are gone")
 	assert.Empty(t, p.routes(""))
 }
 
-// TestWhoProvesAHostHasIt, whoever was first.
-func TestWhoProvesAHostHasIt(t *testing.T) {
+// TestRoutes_ProofDecides: the agent that proves a host has it, whichever claimed it first.
+func TestRoutes_ProofDecides(t *testing.T) {
 	p := start(t)
 	first, second := p.registered("first"), p.registered("second")
 	route := routeTo("www.example.com", "/", "web")
@@ -91,7 +90,7 @@ func TestWhoProvesAHostHasIt(t *testing.T) {
 		assert.False(t, r.Served, "none has proven it")
 		assert.Nil(t, r.HeldBy)
 	}
-	p.prove(second, "www.example.com", hosts.CNAME)
+	prove(t, p, second.id.AgentID, "www.example.com", hosts.CNAME, "")
 	byAgent := map[string][]routes.Route{}
 	for _, r := range p.routes("") {
 		byAgent[r.Agent.Name] = append(byAgent[r.Agent.Name], r)
@@ -109,7 +108,7 @@ func TestWhoProvesAHostHasIt(t *testing.T) {
 
 	_, err := p.admin.Gateway.Grant(t.Context(), "www.example.com", "first")
 	require.NoError(t, err)
-	p.prove(first, "www.example.com", hosts.Grant)
+	prove(t, p, first.id.AgentID, "www.example.com", hosts.Grant, "")
 	assert.True(t, p.routes("first")[0].Served, "the operator has the last word")
 	_, err = p.admin.Agents.Revoke(t.Context(), "first")
 	require.NoError(t, err)
@@ -120,34 +119,12 @@ func TestWhoProvesAHostHasIt(t *testing.T) {
 	requireProblem(t, putRoutes(first, route), controlapi.CodeAgentUnknown)
 }
 
-// prove has the database know a proof, as the checker would write it.
-func (p *plane) prove(c *cluster, host, proof string) {
-	p.t.Helper()
-	ctx := p.t.Context()
-	s, err := p.cfg.data().OpenStore(ctx) // as another process does
-	require.NoError(p.t, err)
-	defer func() { assert.NoError(p.t, s.Close()) }()
-	require.NoError(p.t, s.Update(ctx, func(tx *store.Tx) error {
-		claims, err := tx.ClaimsOf(ctx, c.id.AgentID)
-		if err != nil {
-			return err
-		}
-		for _, claim := range claims {
-			if claim.Host == host {
-				claim.Proof, claim.ProvenAt = proof, p.clock.now()
-				return tx.PutClaim(ctx, claim)
-			}
-		}
-		return errors.New("there is no such claim")
-	}))
-}
-
 func putRoutes(c *cluster, routes ...controlapi.Route) error {
 	_, err := c.client.PutRoutes(c.t.Context(), controlapi.RoutesRequest{Routes: routes})
 	return err
 }
 
-func TestTwoAppsOfAnAgent(t *testing.T) {
+func TestRoutes_TwoApps(t *testing.T) {
 	p := start(t)
 	shop := p.registered("shop")
 	tell(shop, routeTo("www.example.com", "/", "old"), routeTo("www.example.com", "/api", "api"))
@@ -163,49 +140,32 @@ func TestTwoAppsOfAnAgent(t *testing.T) {
 	}
 }
 
-func TestRoutesOfAnAgentThatIsNot(t *testing.T) {
-	p := start(t)
-	_, err := p.admin.Gateway.Routes(t.Context(), "none")
-	require.ErrorContains(t, err, "pipeops-controlplane agent list")
-	shop := p.registered("shop")
-	_, err = p.admin.Agents.Revoke(t.Context(), "shop")
-	require.NoError(t, err)
-	requireProblem(t, putRoutes(shop), controlapi.CodeRevoked)
-}
-
-// TestRoutesOutliveTheControlPlane has them read from the database alone.
-func TestRoutesOutliveTheControlPlane(t *testing.T) {
-	p := start(t)
-	shop := p.registered("shop")
-	tell(shop, routeTo("www.example.com", "/", "web"))
-	data := p.cfg.data()
-	p.stop()
-	admin, err := operators.Open(t.Context(), data, nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, admin.Close()) }()
-	list, err := admin.Gateway.Routes(t.Context(), shop.id.AgentID)
-	require.NoError(t, err)
-	require.Len(t, list.Items, 1)
-	assert.Equal(t, "www.example.com", list.Items[0].Host)
-}
-
-func TestOmittedRoutesAreCounted(t *testing.T) {
+// TestRoutes_ReadWithoutServer: operators read the routes in the database. Those that an agent left
+// out are counted.
+func TestRoutes_ReadWithoutServer(t *testing.T) {
 	p := start(t)
 	shop, bank := p.registered("shop"), p.registered("bank")
 	for c, n := range map[*cluster]int{shop: 3, bank: 4} {
 		_, err := c.client.PutRoutes(t.Context(), controlapi.RoutesRequest{Routes: []controlapi.Route{routeTo(c.name+".example.com", "/", "web")}, Omitted: n})
 		require.NoError(t, err)
 	}
-	all, err := p.admin.Gateway.Routes(t.Context(), "")
+	data := p.cfg.data()
+	p.stop()
+	admin, err := operators.Open(t.Context(), data, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, admin.Close()) }()
+	all, err := admin.Gateway.Routes(t.Context(), "")
 	require.NoError(t, err)
 	assert.Equal(t, 7, all.Omitted)
-	one, err := p.admin.Gateway.Routes(t.Context(), "bank")
+	one, err := admin.Gateway.Routes(t.Context(), bank.id.AgentID)
 	require.NoError(t, err)
 	assert.Equal(t, 4, one.Omitted)
+	require.Len(t, one.Items, 1)
+	assert.Equal(t, "bank.example.com", one.Items[0].Host)
 }
 
-// TestARouteThatCannotBeCarried says why, and makes no claim to its host.
-func TestARouteThatCannotBeCarried(t *testing.T) {
+// TestRoutes_Unserved: such a route has a reason, and makes no claim to its host.
+func TestRoutes_Unserved(t *testing.T) {
 	p := start(t)
 	shop := p.registered("shop")
 	const host = "www.example.org"
@@ -225,4 +185,71 @@ func TestARouteThatCannotBeCarried(t *testing.T) {
 	require.Len(t, list, 2)
 	assert.Equal(t, []bool{false, true}, []bool{list[0].Served, list[1].Served}, "another route of the host is served")
 	assert.Equal(t, refused.Reason, list[0].Reason)
+}
+
+// refreshed returns a table of what is stored now.
+func refreshed(t *testing.T, p *plane) *gateway.Table {
+	t.Helper()
+	table := gateway.NewTable(p.store, p.clock.now)
+	require.NoError(t, table.Refresh(t.Context()))
+	return table
+}
+
+// prove changes what proves an agent's claim; an empty proof takes it away.
+func prove(t *testing.T, p *plane, agentID, host, proof, reason string) {
+	t.Helper()
+	require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error {
+		claims, err := tx.ClaimsTo(t.Context(), host)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(claims, func(c store.HostClaim) bool { return c.AgentID == agentID })
+		claim := claims[i]
+		claim.Proof, claim.Reason, claim.ProvenAt = proof, reason, p.clock.now()
+		return tx.PutClaim(t.Context(), claim)
+	}))
+}
+
+// TestRouteEvents: each host that the gateway begins or ceases to serve is announced once, though
+// the process that leads is another one.
+func TestRouteEvents(t *testing.T) {
+	p := start(t)
+	shop, bank := p.registered("shop"), p.registered("bank")
+	const host = "www.example.org"
+	tell(shop, routeTo(host, "/", "web"))
+	tell(bank, routeTo(host, "/", "web"))
+	var announced map[string]string
+	news := func() (said []string) {
+		t.Helper()
+		before := len(p.queued())
+		n := routes.NewEvents(p.store, refreshed(t, p), p.clock.now, zerolog.Nop())
+		require.NoError(t, n.Compare(t.Context(), &announced))
+		for _, e := range p.queued()[before:] {
+			route, err := e.Route()
+			require.NoError(t, err)
+			assert.Equal(t, host, route.Host)
+			assert.Equal(t, "n/web", route.Namespace+"/"+route.App)
+			name := map[string]string{shop.id.AgentID: "shop", bank.id.AgentID: "bank"}[e.AgentID]
+			said = append(said, strings.TrimSpace(name+" "+string(e.Type)+" "+route.Reason))
+		}
+		return said
+	}
+	assert.Empty(t, news(), "nobody has proven it")
+	prove(t, p, shop.id.AgentID, host, hosts.TXT, "")
+	assert.Equal(t, []string{"shop " + string(announce.RouteServing)}, news())
+	assert.Empty(t, news())
+	announced = nil // another process leads
+	assert.Empty(t, news(), "the database has what was said")
+	prove(t, p, bank.id.AgentID, host, hosts.CNAME, "")
+	assert.Equal(t, []string{"shop route.suspended another agent has a better proof of the host", "bank route.serving"}, news())
+	prove(t, p, bank.id.AgentID, host, "", "the record is gone")
+	assert.Equal(t, []string{"bank route.suspended the record is gone", "shop route.serving"}, news())
+	refused := controlapi.Route{Host: host, Path: "/", PathType: "Prefix", Namespace: "n", App: "web", Reason: "HTTPRoute web is not served"}
+	tell(shop, refused)
+	assert.Equal(t, []string{"shop route.suspended HTTPRoute web is not served"}, news(), "it can no longer be carried")
+	tell(shop, routeTo(host, "/", "web"))
+	prove(t, p, shop.id.AgentID, host, hosts.TXT, "")
+	assert.Equal(t, []string{"shop route.serving"}, news())
+	p.clock.forward(gateway.RoutesTTL + time.Hour)
+	assert.Equal(t, []string{"shop route.suspended the agent was not heard with this route for long"}, news())
 }

@@ -48,8 +48,8 @@ func agentSays(t *testing.T, url, token, name string, want ...string) string {
 }
 
 // TestRegister_NamesReason has a refusal by the control plane, no answer, and what the agent sees
-// by itself. The other reasons are in the tests of internal/controlplane, internal/controlapi and
-// agent/config.
+// by itself. The other reasons are in the tests of internal/controlplane/enrolment,
+// internal/controlapi and agent/config.
 func TestRegister_NamesReason(t *testing.T) {
 	url := sys.APIURL()
 	good := token(t)

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
@@ -73,7 +72,7 @@ func TestDatabaseBackup_BesideLoad(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"registry.db", "registry.db.1", "registry.db.2", "registry.db.3", "registry.db.4", "registry.db.5", "registry.db.6", "registry.db.7"}, files)
 	p = startServe(t, "restored")
-	waitFor(t, "the restored one is ready", func() bool { return strings.Contains(p.get(t, "/readyz").Body.String(), "ok") })
+	p.awaitReady(t, "")
 	p.stop(t)
 }
 

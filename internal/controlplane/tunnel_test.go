@@ -40,7 +40,7 @@ func (c *cluster) callThrough(tun *tunnel.Tunnel) {
 	c.client = client
 }
 
-func TestCallsThroughTheTunnel(t *testing.T) {
+func TestTunnelCalls_CarryTheAPI(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	c := p.registered("shop")
@@ -80,23 +80,9 @@ func TestCallsThroughTheTunnel(t *testing.T) {
 	assert.Equal(t, 6, p.came(viaTunnel))
 }
 
-// TestACallInATunnelIsVerifiedLikeAnyOther has the certificate expire while the session goes on.
-func TestACallInATunnelIsVerifiedLikeAnyOther(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	c := p.registered("shop")
-	tun, _ := c.connect()
-	c.callThrough(tun)
-	tun.Settle(t.Context())
-	require.NoError(t, c.beat())
-	p.clock.forward(48 * time.Hour)
-	requireProblem(t, c.beat(), controlapi.CodeCertificateExpired)
-	assert.Equal(t, 2, p.came(viaTunnel))
-}
-
 // inTunnel calls as an agent does whose session has proven that, without a tunnel.
 func (p *plane) inTunnel(c *cluster) *http.Client {
-	proven := tls.ConnectionState{PeerCertificates: certs(c.tlsConfig().Certificates[0].Leaf)}
+	proven := tls.ConnectionState{PeerCertificates: certs(c.leaf())}
 	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		here, there := net.Pipe()
 		p.api.inTunnels.take(there, proven)
@@ -117,22 +103,28 @@ func (p *plane) callInTunnel(c *cluster, method, path string) (status int, body 
 	return resp.StatusCode, string(text)
 }
 
-func TestARevokedAgentsCallInATunnelIsRefused(t *testing.T) {
+// TestTunnelCalls_VerifyEachCall: the certificate expires, or the agent is revoked, while the
+// session goes on.
+func TestTunnelCalls_VerifyEachCall(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	c, other := p.registered("shop"), p.registered("other")
-	status, _ := p.callInTunnel(c, http.MethodPost, "/v1/agent/check")
-	assert.Equal(t, http.StatusNoContent, status)
+	check := func(c *cluster, status int, code controlapi.Code) {
+		t.Helper()
+		got, body := p.callInTunnel(c, http.MethodPost, "/v1/agent/check")
+		assert.Equal(t, status, got)
+		assert.Contains(t, body, code)
+	}
+	check(c, http.StatusNoContent, "")
 	_, err := p.admin.Agents.Revoke(t.Context(), c.id.AgentID)
 	require.NoError(t, err)
-	status, body := p.callInTunnel(c, http.MethodPost, "/v1/agent/check")
-	assert.Equal(t, http.StatusForbidden, status)
-	assert.Contains(t, body, controlapi.CodeRevoked)
-	status, _ = p.callInTunnel(other, http.MethodPost, "/v1/agent/check")
-	assert.Equal(t, http.StatusNoContent, status)
+	check(c, http.StatusForbidden, controlapi.CodeRevoked)
+	check(other, http.StatusNoContent, "")
+	p.clock.forward(48 * time.Hour)
+	check(other, http.StatusUnauthorized, controlapi.CodeCertificateExpired)
 }
 
-func TestATunnelServesAgentsCallsAlone(t *testing.T) {
+func TestTunnelCalls_AgentAPIOnly(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	c := p.registered("shop")
@@ -151,17 +143,10 @@ func TestATunnelServesAgentsCallsAlone(t *testing.T) {
 // it came through a tunnel, whose agent has a certificate.
 func hurriedInTunnels(t *testing.T, p *plane) hostile.Target {
 	t.Helper()
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	proven := tls.ConnectionState{PeerCertificates: certs(p.registered("evil").tlsConfig().Certificates[0].Leaf)}
+	ln := loopback(t)
+	proven := tls.ConnectionState{PeerCertificates: certs(p.registered("evil").leaf())}
 	s := p.api.tunnelCallServer()
-	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = time.Second, 2*time.Second, 2*time.Second, 2*time.Second
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(provenListener{ln, proven}) }()
-	t.Cleanup(func() {
-		require.NoError(t, s.Close())
-		require.ErrorIs(t, await.Receive(t, served, "the end of the server"), http.ErrServerClosed)
-	})
+	serveHurried(t, s, func() error { return s.Serve(provenListener{ln, proven}) })
 	return hostile.Target{Addr: ln.Addr().String()}
 }
 
@@ -179,8 +164,8 @@ func (l provenListener) Accept() (net.Conn, error) {
 	return &tunnelCall{conn, l.proven}, nil
 }
 
-// TestCallsInTunnelsEndEveryAttack of an agent that has a certificate and a tunnel.
-func TestCallsInTunnelsEndEveryAttack(t *testing.T) {
+// TestTunnelCalls_EndAttacks: the attacker has a certificate and a tunnel.
+func TestTunnelCalls_EndAttacks(t *testing.T) {
 	t.Parallel()
 	target := hurriedInTunnels(t, start(t))
 	var attacks []hostile.Attack
@@ -191,4 +176,66 @@ func TestCallsInTunnelsEndEveryAttack(t *testing.T) {
 	left, err := target.LeftOpen(t.Context(), attacks, impatience, func(said []byte) bool { return !strings.Contains(string(said), "HTTP/1.1 200") })
 	require.NoError(t, err)
 	assert.Empty(t, left)
+}
+
+func TestWebsocketTunnel(t *testing.T) {
+	p := start(t)
+	c := p.registered("blocked")
+	tun, _ := c.connect(func(cfg *tunnel.Config) { // its own port is not there
+		cfg.ServerAddress, cfg.Websocket = "127.0.0.1:1", p.Advertised().API
+	})
+	await.Until(t, "the tunnel is up", func() bool { return p.tunnels.own.Connected(c.id.AgentID) })
+	await.Until(t, "the agent knows its way", func() bool { return tun.Status().Transport == tunnel.Websocket })
+
+	c.answer(tun)
+	got, err := p.throughEdge(c)
+	require.NoError(t, err)
+	assert.Equal(t, "I am blocked", got)
+
+	// Who is revoked is out, and is told that it is for good.
+	_, err = p.admin.Agents.Revoke(t.Context(), c.id.AgentID)
+	require.NoError(t, err)
+	await.Until(t, "the agent is refused", func() bool { return tun.Status().Phase == tunnel.Refused })
+	assert.Contains(t, tun.Status().LastError, "revoked")
+}
+
+func TestWebsocketTunnel_RefusesStrangers(t *testing.T) {
+	p := start(t)
+	p.get(p.client(), server.WebsocketPath, func(resp *http.Response) { assert.Equal(t, http.StatusUnauthorized, resp.StatusCode) })
+}
+
+// TestIPv6_AllListeners: all that the control plane listens on is at [::1].
+func TestIPv6_AllListeners(t *testing.T) {
+	if ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "[::1]:0"); err != nil {
+		t.Skipf("this machine has no IPv6: %v", err)
+	} else {
+		require.NoError(t, ln.Close())
+	}
+	p := start(t, func(cfg *Config) { cfg.APIListen, cfg.TunnelListen, cfg.EdgeListen = "[::1]:0", "[::1]:0", "[::1]:0" })
+	told := p.Advertised()
+	for name, where := range map[string]string{"api": strings.TrimPrefix(told.API, "https://"), "tunnel": told.Tunnel, "edge": told.Edge} {
+		assert.True(t, strings.HasPrefix(where, "[::1]:"), "%s is advertised at %s", name, where)
+	}
+	c := p.registered("six")
+	assert.Equal(t, told.Tunnel, c.id.Tunnel.Address)
+	tun, _ := c.connect()
+	await.Until(t, "the tunnel is up", func() bool { return p.tunnels.own.Connected(c.id.AgentID) })
+	await.Until(t, "the agent knows its way", func() bool { return tun.Status().Transport == tunnel.TCP })
+
+	c.answer(tun)
+	got, err := p.throughEdge(c)
+	require.NoError(t, err)
+	assert.Equal(t, "I am six", got)
+}
+
+func TestIPv6_AdvertisedAddresses(t *testing.T) {
+	for advertised, good := range map[string]bool{"[2001:db8::1]:7000": true, "2001:db8::1": false, "[2001:db8::1]": false, "2001:db8::1:7000": false} {
+		cfg := Config{DataDir: "x", AdvertiseTunnel: advertised, AdvertiseAPI: "https://[2001:db8::1]:8443"}
+		cfg.setDefaults()
+		err := cfg.Validate()
+		assert.Equal(t, good, err == nil, "%s: %v", advertised, err)
+		if good {
+			assert.Contains(t, cfg.serverNames(), "2001:db8::1", "the certificate is for the address without brackets")
+		}
+	}
 }

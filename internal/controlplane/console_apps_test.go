@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"bufio"
 	"context"
 	"net/http"
 	"net/url"
@@ -13,12 +12,43 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
+
+func TestConsole_AppsWithoutBroker(t *testing.T) {
+	p := start(t)
+	shop := p.registered("shop")
+	require.NoError(t, shop.client.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{
+		{ID: "1", Type: "app.healthy", Time: p.clock.now(), App: &controlapi.AppEvent{Namespace: "production", Name: "web", Replicas: 2, Ready: 2}},
+		{ID: "2", Type: "app.failed", Time: p.clock.now(), App: &controlapi.AppEvent{
+			Namespace: "production", Name: "db", Replicas: 1, Cause: "OutOfMemory", Message: "the container needs more memory", Fix: "raise the limit",
+		}},
+		{ID: "3", Type: "app.healthy", Time: p.clock.now(), App: &controlapi.AppEvent{Namespace: "production", Name: "gone"}},
+		{ID: "4", Type: "app.removed", Time: p.clock.now(), App: &controlapi.AppEvent{Namespace: "production", Name: "gone"}},
+	}}))
+	status, body := p.signedIn(p.operator("vic", operators.RoleViewer)).get("/console/agents/shop")
+	require.Equal(t, http.StatusOK, status, body)
+	for _, text := range []string{"the container needs more memory", "raise the limit", "OutOfMemory", "2/2", "app.removed"} {
+		assert.Contains(t, body, text)
+	}
+	assert.NotContains(t, body, "app=gone")
+	assert.NotContains(t, body, "No App is known")
+	assert.Len(t, p.queued(), 5, "all wait for a broker still")
+
+	client, err := operatorapi.NewClient(p.operator("olga", operators.RoleOperator), "test")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	_, err = operatorapi.RevokeAgent.Do(t.Context(), client, operatorapi.AgentInput{Agent: "shop"})
+	require.NoError(t, err)
+	timeline, err := p.admin.Agents.Timeline(t.Context(), shop.id.AgentID, announce.TimelineQuery{Limit: 1})
+	require.NoError(t, err)
+	assert.Equal(t, []announce.Type{announce.AgentRemoved}, typesOf(timeline.Events), "operators' changes are in it")
+}
 
 // auditLog keeps an agent's records in memory.
 type auditLog struct {
@@ -55,10 +85,11 @@ func (l *auditLog) commands() (done []string) {
 
 const appOfShop = "namespace=production&app=web"
 
-// withApp makes an agent with an App.
+// withApp makes an agent with an App, and the Runner ops that it is granted to.
 func (p *plane) withApp(audit *auditLog) *served {
 	p.t.Helper()
 	s := p.labelled("shop", map[string]string{"env": "prod"}).serveAudited(audit)
+	p.issue("ops", "env=prod")
 	deployer := s.visit(p.issue("deployer", ""))
 	key := runnerapi.Key{Namespace: "production", Name: "web"}
 	for _, image := range []string{"nginx:1", "nginx:2"} {
@@ -77,12 +108,12 @@ func (p *plane) actAs(operator, runner string) {
 	require.NoError(p.t, err)
 }
 
-// TestAnOperatorActsAsARunner on the page of an App, through the tunnel. Both audit logs have it.
-func TestAnOperatorActsAsARunner(t *testing.T) {
+// TestOperatorRunner_ChangesApps operates an App on its page, through the tunnel. Both audit logs
+// have it.
+func TestOperatorRunner_ChangesApps(t *testing.T) {
 	t.Parallel()
 	p, audit := start(t), &auditLog{}
 	s := p.withApp(audit)
-	p.issue("ops", "env=prod")
 	b := p.signedIn(p.operator("alice", operators.RoleOperator))
 	status, body := b.get("/console/agents/shop/app?" + appOfShop)
 	assert.Equal(t, http.StatusConflict, status)
@@ -137,13 +168,12 @@ func TestAnOperatorActsAsARunner(t *testing.T) {
 	}
 }
 
-// TestAnOperatorDeploysByAForm, which begins with what the App is. The operators' audit log does
-// not get the spec.
-func TestAnOperatorDeploysByAForm(t *testing.T) {
+// TestConsole_DeployForm: the form starts with the App's present spec. The operators' audit log
+// does not get the spec.
+func TestConsole_DeployForm(t *testing.T) {
 	t.Parallel()
 	p, audit := start(t), &auditLog{}
 	s := p.withApp(audit)
-	p.issue("ops", "env=prod")
 	b := p.signedIn(p.operator("alice", operators.RoleOperator))
 	p.actAs("alice", "ops")
 	_, body := b.get("/console/agents/shop")
@@ -174,13 +204,11 @@ func TestAnOperatorDeploysByAForm(t *testing.T) {
 	}
 }
 
-// TestWhoMayNotActAsARunner on an App.
-func TestWhoMayNotActAsARunner(t *testing.T) {
+func TestOperatorRunner_Refused(t *testing.T) {
 	t.Parallel()
 	p, audit := start(t), &auditLog{}
 	s := p.withApp(audit)
 	before := len(s.backend.Calls())
-	p.issue("ops", "env=prod")
 	p.issue("lab", "env=test")
 	viewer, operator := p.signedIn(p.operator("vic", operators.RoleViewer)), p.signedIn(p.operator("alice", operators.RoleOperator))
 	form := func() url.Values { return url.Values{"namespace": {"production"}, "app": {"web"}} }
@@ -200,8 +228,6 @@ func TestWhoMayNotActAsARunner(t *testing.T) {
 	assert.Contains(t, body, "refuses Runner lab")
 
 	p.actAs("alice", "ops")
-	status, _ = operator.get("/console/agents/shop/app?" + appOfShop)
-	assert.Equal(t, http.StatusOK, status)
 	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "ops"))
 	status, body = operator.change(restart, form())
 	assert.Equal(t, http.StatusConflict, status, "a revoked Runner")
@@ -221,50 +247,62 @@ func TestWhoMayNotActAsARunner(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, acting.Items, 1, "a revoked operator acts as no Runner, under the same name later neither")
 	assert.Equal(t, "vic", acting.Items[0].Operator)
-	for _, in := range []operatorapi.SetOperatorRunnerBody{{Operator: "alice", Runner: "ops"}, {Operator: "vic", Runner: "none"}} {
-		_, err := operatorapi.SetOperatorRunner.Do(t.Context(), p.first(), operatorapi.SetOperatorRunnerInput{Body: in})
-		requireCode(t, err, problem.NotFound)
-	}
 }
 
-// TestALogIsFollowedInTheConsole, until the operator acts as the Runner no more.
-func TestALogIsFollowedInTheConsole(t *testing.T) {
+// TestConsole_FollowsLogs follows a log until the operator no longer acts as the Runner.
+func TestConsole_FollowsLogs(t *testing.T) {
 	t.Parallel()
 	p, audit := start(t), &auditLog{}
 	s := p.withApp(audit)
-	p.issue("ops", "")
 	b := p.signedIn(p.operator("alice", operators.RoleViewer))
 	p.actAs("alice", "ops")
 	s.backend.Log(runnerapi.LogLine{Time: p.clock.now(), Pod: "web-1", Line: "the first <b>line</b>"})
-	b.http.Timeout = 0
-	resp, err := b.http.Do(b.request(http.MethodGet, "/console/live/agents/shop/app/logs?"+appOfShop+"&after="+url.QueryEscape(p.clock.now().Add(-time.Hour).Format(time.RFC3339Nano)), ""))
+	log := b.stream("/console/live/agents/shop/app/logs?" + appOfShop + "&after=" + url.QueryEscape(p.clock.now().Add(-time.Hour).Format(time.RFC3339Nano)))
+	log.shows("the first &lt;b&gt;line")
+	_, err := operatorapi.DeleteOperatorRunner.Do(t.Context(), p.first(), operatorapi.DeleteOperatorRunnerInput{Body: operatorapi.DeleteOperatorRunnerBody{Operator: "alice"}})
 	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
-	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
-	lines := make(chan string, 100)
-	go func() {
-		defer close(lines)
-		for scan := bufio.NewScanner(resp.Body); scan.Scan(); {
-			lines <- scan.Text()
-		}
-	}()
-	await.Until(t, "the line is shown", func() bool {
-		select {
-		case line, open := <-lines:
-			require.True(t, open, "the stream ended")
-			return strings.Contains(line, "the first &lt;b&gt;line")
-		default:
-			return false
-		}
-	})
-	_, err = operatorapi.DeleteOperatorRunner.Do(t.Context(), p.first(), operatorapi.DeleteOperatorRunnerInput{Body: operatorapi.DeleteOperatorRunnerBody{Operator: "alice"}})
-	require.NoError(t, err)
-	await.Until(t, "the stream ends", func() bool {
-		select {
-		case _, open := <-lines:
-			return !open
-		default:
-			return false
-		}
-	})
+	log.ends()
+}
+
+// TestConsole_ShowsNodes: an operator who acts as a Runner sees the nodes. Others read why they do
+// not.
+func TestConsole_ShowsNodes(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	s := p.withApp(&auditLog{})
+	p.registered("quiet")
+	p.issue("lab", "env=test")
+	b := p.signedIn(p.operator("vic", operators.RoleViewer))
+	page := func(agent string) string {
+		t.Helper()
+		status, body := b.get("/console/agents/" + agent + "/nodes")
+		assert.Equal(t, http.StatusOK, status, body)
+		return body
+	}
+	_, body := b.get("/console/agents/shop")
+	assert.Contains(t, body, "/nodes\">Show the nodes</a>")
+	body = page("shop")
+	assert.Contains(t, body, "operator runner set vic RUNNER")
+	assert.NotContains(t, body, "/live/", "nothing follows an agent that may not be asked")
+	for _, r := range p.records(1) {
+		assert.NotEqual(t, runnerapi.AuditRefused, r.Outcome, "the page must not make a call that the agent refuses")
+	}
+
+	p.actAs("vic", "ops")
+	body = page("shop")
+	for _, text := range []string{runnertest.NodeName, "worker", "0.40 of 1.90 cores", "3 of 110", "v1.36.3", "pipeops-runner node list shop", "/live/agents/"} {
+		assert.Contains(t, body, text)
+	}
+	called := false
+	for _, call := range s.backend.Calls() {
+		called = called || call.Verb == "Nodes.List"
+	}
+	assert.True(t, called)
+
+	body = page("quiet")
+	assert.Contains(t, body, "only an agent that is online reports its nodes")
+	p.actAs("vic", "lab")
+	assert.Contains(t, page("shop"), "refuses Runner lab")
+	status, _ := b.get("/console/agents/nowhere/nodes")
+	assert.Equal(t, http.StatusNotFound, status)
 }

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,10 +21,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	agentside "github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/dnstest"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
@@ -87,15 +93,9 @@ func (f *group) publish(agent *cluster, host, backend string, planes ...*member)
 	handler.Set([]agentside.Route{{Host: host, Path: "/", PathType: "Prefix", Addresses: []string{backend}}})
 	for _, m := range planes {
 		at := agent.at(m)
-		tun, err := tunnel.New(tunnel.Config{
-			ServerAddress: at.id.Tunnel.Address, ServerName: at.id.Tunnel.ServerName, AgentID: at.id.AgentID, TakePublic: true,
-			TLS: func(context.Context) (*tls.Config, error) { return at.tls.Load(), nil }, Log: zerolog.Nop(),
-			Cluster: func() string { return at.uid }, Backoff: tunnel.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond},
-		})
-		require.NoError(f.t, err)
+		tun, _ := at.connect(func(cfg *tunnel.Config) { cfg.TakePublic = true })
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
-		running.Go(func() { _ = tun.Run(ctx) })
 		running.Go(func() { _ = handler.Serve(ctx, tun.Public(), time.Second) })
 		f.t.Cleanup(func() { cancel(); running.Wait() })
 	}
@@ -133,9 +133,9 @@ func balanced(roots *x509.CertPool, gateways ...string) *http.Client {
 	}}
 }
 
-// TestRestartsInTurnLoseNoRequest: two gateways and two control planes, each stopped and started
-// again under steady requests.
-func TestRestartsInTurnLoseNoRequest(t *testing.T) {
+// TestGateway_RollingRestart: two gateways and two control planes are each stopped and started
+// again under steady requests. No request fails.
+func TestGateway_RollingRestart(t *testing.T) {
 	suite.Release(t, "gateways and control planes that restart under requests")
 	t.Parallel()
 	const host = "www.example.org"
@@ -215,9 +215,9 @@ func TestRestartsInTurnLoseNoRequest(t *testing.T) {
 	})
 }
 
-// TestAGatewaysKeyMakesNoControlPlane: the CA's key does not follow from it, and control planes
+// TestGateway_KeyIsNotTheCAs: the CA's key does not follow from the gateway's, and control planes
 // know it as a gateway's alone.
-func TestAGatewaysKeyMakesNoControlPlane(t *testing.T) {
+func TestGateway_KeyIsNotTheCAs(t *testing.T) {
 	t.Parallel()
 	f := newGroup(t)
 	m := f.start(apart)
@@ -238,4 +238,142 @@ func TestAGatewaysKeyMakesNoControlPlane(t *testing.T) {
 		_, err = conn.Read(make([]byte, 1))
 	}
 	require.Error(t, err, "it is no control plane")
+}
+
+// TestListenHTTPS_UDPPort: another port is taken if its number is in use for UDP. A port that the
+// operator has chosen is not changed.
+func TestListenHTTPS_UDPPort(t *testing.T) {
+	var tried []string
+	taken := func(ctx context.Context, address string) (net.PacketConn, error) {
+		if tried = append(tried, address); len(tried) < 3 {
+			return nil, &net.OpError{Op: "listen", Net: "udp", Err: syscall.EADDRINUSE}
+		}
+		return listenUDP(ctx, address)
+	}
+	ln, udp, err := listenHTTPS(t.Context(), "127.0.0.1:0", true, taken)
+	require.NoError(t, err)
+	assert.Len(t, tried, 3)
+	assert.Equal(t, ln.Addr().String(), udp.LocalAddr().String())
+	require.NoError(t, ln.Close())
+	require.NoError(t, udp.Close())
+
+	const anyPort, chosen = "127.0.0.1:0", "127.83.4.9:8443"
+	for at, times := range map[string]int{anyPort: anyPortAttempts, chosen: 1} {
+		tried = nil
+		_, _, err = listenHTTPS(t.Context(), at, true, func(_ context.Context, address string) (net.PacketConn, error) {
+			tried = append(tried, address)
+			return nil, syscall.EADDRINUSE
+		})
+		require.ErrorContains(t, err, "--gateway-http3=false")
+		assert.Len(t, tried, times)
+	}
+}
+
+// TestOrdersCertificate: visitors choose the names of their handshakes, and come again after one
+// that failed.
+func TestOrdersCertificate(t *testing.T) {
+	s, ctx, now := storetest.Open(t, &databases, postgres.Chosen(t)), t.Context(), time.Now()
+	require.NoError(t, s.InsertAgent(ctx, store.Agent{ID: "a1", Name: "shop", ClusterUID: "u", State: "online", RegisteredAt: now}))
+	require.NoError(t, s.Update(ctx, func(tx *store.Tx) error {
+		if err := tx.PutRoutes(ctx, "a1", nil, store.RouteSet{Digest: "d", At: now}); err != nil {
+			return err
+		}
+		for _, host := range []string{"www.example.org", "*.example.org"} {
+			if err := tx.PutClaim(ctx, store.HostClaim{AgentID: "a1", Host: host, Proof: hosts.TXT, ClaimedAt: now, ProvenAt: now}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	table := gateway.NewTable(s, time.Now)
+	require.NoError(t, table.Refresh(ctx))
+	orders := func(host string) bool { return ordersCertificate(ctx, s, table, host) }
+	assert.True(t, orders("www.example.org"))
+	assert.False(t, orders("any.example.org"), "of a wildcard's there could be any number")
+	assert.False(t, orders("www.example.com"))
+
+	require.NoError(t, s.PutCertificateFailure(ctx, store.CertificateFailure{Host: "www.example.org", Failures: 1, NextAt: now}))
+	assert.False(t, orders("www.example.org"), "only the keeper tries again")
+	require.NoError(t, s.DeleteCertificateFailure(ctx, "www.example.org"))
+	assert.True(t, orders("www.example.org"))
+}
+
+func TestGatewayHealth_Domain(t *testing.T) {
+	dns := dnstest.Start(t)
+	resolver := &hosts.Resolver{Servers: []string{dns.Address}}
+	f := domainHealth(t.Context(), resolver, "apps.example.com")
+	assert.False(t, f.ok)
+	assert.Contains(t, f.text, "*.apps.example.com is not in DNS")
+	dns.Set(t, "gateway-check.apps.example.com", "A 192.0.2.1")
+	assert.Equal(t, &finding{true, "*.apps.example.com leads to 192.0.2.1"}, domainHealth(t.Context(), resolver, "apps.example.com"))
+	f = domainHealth(t.Context(), &hosts.Resolver{}, "apps.example.com")
+	assert.False(t, f.ok)
+	assert.Contains(t, f.text, "could not be asked")
+}
+
+func TestGatewayHealth_Hosts(t *testing.T) {
+	p := start(t)
+	shop := p.registered("shop")
+	tell(shop, routeTo("a.example.org", "/", "web"), routeTo("b.example.org", "/", "web"))
+	prove(t, p, shop.id.AgentID, "a.example.org", hosts.TXT, "")
+	f, named, unproven, err := proofHealth(t.Context(), p.store, p.clock.now())
+	require.NoError(t, err)
+	assert.Equal(t, []int{2, 1}, []int{named, unproven})
+	assert.True(t, f.ok, "its owner has to act")
+	assert.Contains(t, f.text, "1 of 2 hosts are not proven: b.example.org")
+	reason := "the CA refuses"
+	certificate := func(context.Context, string) (string, string) { return "", reason }
+	table := refreshed(t, p)
+	f, missing := certificateHealth(t.Context(), table, certificate)
+	assert.Equal(t, &finding{false, "1 of 1 hosts have none: a.example.org: the CA refuses"}, f)
+	assert.Equal(t, 1, missing)
+	reason = ""
+	f, missing = certificateHealth(t.Context(), table, certificate)
+	assert.True(t, f.ok && missing == 0)
+}
+
+// TestReadiness_Gateway: the gateway is a check of readiness, and not a vital one.
+func TestReadiness_Gateway(t *testing.T) {
+	dns := dnstest.Start(t)
+	p := start(t, func(c *Config) {
+		c.Gateway = GatewayConfig{
+			Domain: "apps.example.com", CA: GatewayInternal, HTTPSListen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0", Resolvers: []string{dns.Address},
+		}
+	})
+	r := p.readyWhen("looked at", func(r readiness) bool { return r.Ready && r.Checks["gateway-proofs"] != "" })
+	assert.True(t, r.Degraded)
+	assert.Contains(t, r.Checks["gateway"], "ok: 0 hosts")
+	assert.Contains(t, r.Checks["gateway-domain"], "failed: *.apps.example.com is not in DNS")
+	assert.Contains(t, r.Checks["gateway-certificates"], "ok: ")
+	shop := p.registered("shop")
+	tell(shop, routeTo("web-n-shop.apps.example.com", "/", "web"))
+	p.readyWhen("serving it", func(r readiness) bool { return r.Checks["gateway"] == "ok: 1 hosts are served" })
+	state, err := shop.client.Routes(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "shop", state.Agent)
+	require.Len(t, state.Hosts, 1)
+	assert.Contains(t, []string{"ready", "pending"}, state.Hosts[0].Certificate)
+}
+
+// TestRoutes_MissingCertificate: the reason comes from the database, so that each control plane has
+// it.
+func TestRoutes_MissingCertificate(t *testing.T) {
+	p := start(t, func(c *Config) {
+		c.Gateway = GatewayConfig{Domain: "apps.example.com", CA: "https://ca.invalid/directory", HTTPSListen: "127.0.0.1:0"}
+	})
+	shop := p.registered("shop")
+	const host = "www.example.org"
+	_, err := p.admin.Gateway.Grant(t.Context(), host, "shop") // a proof for which DNS is not asked
+	require.NoError(t, err)
+	tell(shop, routeTo(host, "/", "web"))
+	failed := store.CertificateFailure{Host: host, Failures: 1, Reason: "the CA refuses", NextAt: time.Now().Add(time.Hour)}
+	want := "the gateway has no new certificate for the host, and tries again: the CA refuses"
+	await.Until(t, "the agent and the operator see why", func() bool {
+		// A keeper that has not heard of the host yet forgets its failures, once.
+		require.NoError(t, p.store.PutCertificateFailure(t.Context(), failed))
+		state, err := shop.client.Routes(t.Context())
+		list := p.routes("shop")
+		return err == nil && len(state.Hosts) == 1 && state.Hosts[0].Certificate == "failed" && state.Hosts[0].Reason == want &&
+			len(list) == 1 && list[0].Reason == want
+	})
 }

@@ -139,9 +139,9 @@ func (s *served) follow(c *client.Client) (ended chan error) {
 	return ended
 }
 
-// TestARevokedRunnersStreamsEnd has the Runner beyond the edge and a real
-// tunnel. The agent's heartbeats are half a minute apart: a refresh is what tells it.
-func TestARevokedRunnersStreamsEnd(t *testing.T) {
+// TestRunnerRevoke_EndsStreams: the Runner is beyond the edge and a real tunnel. The agent's
+// heartbeats are half a minute apart: it learns of the change from a refresh request.
+func TestRunnerRevoke_EndsStreams(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	s := p.labelled("shop", map[string]string{"env": "prod"}).serve()
