@@ -4,7 +4,6 @@
 package figures
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -21,26 +20,6 @@ type Figure struct {
 	Holds *bool  `json:"holds,omitempty"`
 }
 
-// judge gives a figure its bound, or none, and computes whether it holds. Nothing else does.
-func (f *Figure) judge(b *Bound) {
-	f.Bound, f.Holds = b, nil
-	if b != nil {
-		holds := b.holds(f.Measured)
-		f.Holds = &holds
-	}
-}
-
-// verdict returns the word for a figure, or none without a bound.
-func (f *Figure) verdict() string {
-	switch {
-	case f.Bound == nil:
-		return ""
-	case f.Bound.holds(f.Measured):
-		return "holds"
-	}
-	return "broken"
-}
-
 // Bound is the most or the least that a figure may be.
 type Bound struct {
 	AtMost  *float64 `json:"atMost,omitempty"`
@@ -49,6 +28,14 @@ type Bound struct {
 
 func atMost(n float64) *Bound  { return &Bound{AtMost: &n} }
 func atLeast(n float64) *Bound { return &Bound{AtLeast: &n} }
+
+// judge gives a figure its bound, or none, and computes whether it holds. Nothing else does.
+func (f *Figure) judge(b *Bound) {
+	f.Bound, f.Holds = b, nil
+	if b != nil {
+		f.Holds = new(b.holds(f.Measured))
+	}
+}
 
 // holds reports whether a figure keeps the bound. What is not a number does not.
 func (b *Bound) holds(measured float64) bool {
@@ -60,60 +47,57 @@ func (b *Bound) text(unit string) string {
 	case b == nil:
 		return ""
 	case b.AtMost != nil:
-		return "≤ " + with(spaced(strconv.FormatFloat(*b.AtMost, 'f', -1, 64)), unit)
-	case b.AtLeast != nil:
-		return "≥ " + with(spaced(strconv.FormatFloat(*b.AtLeast, 'f', -1, 64)), unit)
+		return "≤ " + number(*b.AtMost, -1, unit)
 	}
-	return ""
+	return "≥ " + number(*b.AtLeast, -1, unit)
+}
+
+// verdict returns the word for a figure, or none without a bound.
+func (f *Figure) verdict(broken string) string {
+	switch {
+	case f.Bound == nil:
+		return ""
+	case f.Bound.holds(f.Measured):
+		return "holds"
+	}
+	return broken
 }
 
 // text returns the figure in about three digits. It has more where rounding would move it over its
 // bound.
 func (f *Figure) text() string {
-	if math.IsNaN(f.Measured) || math.IsInf(f.Measured, 0) {
-		return fmt.Sprint(f.Measured)
+	digits := 0
+	switch n := math.Abs(f.Measured); {
+	case n >= 100 || n == math.Trunc(n) || math.IsNaN(n):
+	case n >= 10:
+		digits = 1
+	case n >= 0.1:
+		digits = 2
+	default:
+		digits = 1 - int(math.Floor(math.Log10(n)))
 	}
-	for digits := digitsOf(f.Measured); ; digits++ {
-		text := strconv.FormatFloat(f.Measured, 'f', digits, 64)
-		if rounded, err := strconv.ParseFloat(text, 64); err != nil || f.Bound == nil ||
-			f.Bound.holds(rounded) == f.Bound.holds(f.Measured) {
-			return with(spaced(text), f.Unit)
+	for ; f.Bound != nil && digits < 18; digits++ {
+		rounded, err := strconv.ParseFloat(strconv.FormatFloat(f.Measured, 'f', digits, 64), 64)
+		if err != nil || f.Bound.holds(rounded) == f.Bound.holds(f.Measured) {
+			break
 		}
 	}
+	return number(f.Measured, digits, f.Unit)
 }
 
-// digitsOf returns how many digits follow the point.
-func digitsOf(n float64) int {
-	switch n = math.Abs(n); {
-	case n >= 100 || n == math.Trunc(n):
-		return 0
-	case n >= 10:
-		return 1
-	case n >= 0.1:
-		return 2
-	}
-	return 1 - int(math.Floor(math.Log10(n)))
-}
-
-// spaced puts spaces between groups of three digits before the point.
-func spaced(number string) string {
-	whole, rest, point := strings.Cut(number, ".")
-	sign := ""
-	if strings.HasPrefix(whole, "-") {
-		sign, whole = "-", whole[1:]
-	}
+// number puts spaces between groups of three digits before the point, and the unit behind.
+func number(n float64, digits int, unit string) string {
+	text := strconv.FormatFloat(n, 'f', digits, 64)
+	sign := text[:len(text)-len(strings.TrimLeft(text, "+-"))]
+	whole, rest, point := strings.Cut(text[len(sign):], ".")
 	for i := len(whole) - 3; i > 0; i -= 3 {
 		whole = whole[:i] + " " + whole[i:]
 	}
 	if point {
 		rest = "." + rest
 	}
-	return sign + whole + rest
-}
-
-func with(number, unit string) string {
-	if unit == "" || strings.HasPrefix(unit, "/") {
-		return number + unit
+	if unit != "" && !strings.HasPrefix(unit, "/") {
+		unit = " " + unit
 	}
-	return number + " " + unit
+	return sign + whole + rest + unit
 }

@@ -19,13 +19,10 @@ const (
 // Put puts a set's tables between their marks on a page.
 func (s *Set) Put(page []byte) ([]byte, error) {
 	mark := fmt.Appendf(nil, begin, s.Name, s.part.Command)
-	if n := bytes.Count(page, mark); n != 1 {
-		return nil, fmt.Errorf("docs/%s has %d times, not once: %s", s.part.Page, n, mark)
-	}
 	before, rest, _ := bytes.Cut(page, mark)
 	old, after, ok := bytes.Cut(rest, []byte(end))
-	if !ok || bytes.Contains(old, []byte("<!-- ")) {
-		return nil, fmt.Errorf("docs/%s lacks %s after %s", s.part.Page, end, mark)
+	if !ok || bytes.Contains(old, []byte("<!-- ")) || bytes.Contains(after, mark) {
+		return nil, fmt.Errorf("docs/%s has not once, with %s after it: %s", s.part.Page, end, mark)
 	}
 	return bytes.Join([][]byte{before, mark, []byte(s.block()), []byte(end), after}, nil), nil
 }
@@ -39,7 +36,11 @@ func (s *Set) block() string {
 	}
 	b.WriteString("\n| figure | measured | bound | |\n|---|---|---|---|\n")
 	for _, d := range s.part.Definitions {
-		b.WriteString(s.row(d))
+		if f := s.figure(d.ID); f == nil {
+			b.WriteString(line(d.Title, "not noted", d.Bound.text(d.Unit), ""))
+		} else { // with the title from the time of the run: the definition may have changed since
+			b.WriteString(line(f.Title, f.text(), f.Bound.text(f.Unit), f.verdict("**broken**")))
+		}
 	}
 	for _, t := range s.Tables {
 		b.WriteString("\n" + line(t.Columns...) + "|" + strings.Repeat("---|", len(t.Columns)) + "\n")
@@ -47,74 +48,50 @@ func (s *Set) block() string {
 			b.WriteString(line(r...))
 		}
 	}
-	b.WriteString("\n")
-	return b.String()
-}
-
-// row uses the title from the time of the run, because the definition may have changed since.
-func (s *Set) row(d Definition) string {
-	f := s.figure(d.ID)
-	if f == nil {
-		return line(d.Title, "not noted", d.Bound.text(d.Unit), "")
-	}
-	verdict := f.verdict()
-	if verdict == "broken" {
-		verdict = "**broken**"
-	}
-	return line(f.Title, f.text(), f.Bound.text(f.Unit), verdict)
+	return b.String() + "\n"
 }
 
 // line returns a line of a table.
 func line(cells ...string) string {
-	var b strings.Builder
-	b.WriteString("|")
-	for _, c := range cells {
-		if c != "" {
-			b.WriteString(" " + c)
-		}
-		b.WriteString(" |")
+	text := "| " + strings.Join(cells, " | ") + " |\n"
+	for strings.Contains(text, "|  |") {
+		text = strings.ReplaceAll(text, "|  |", "| |")
 	}
-	return b.String() + "\n"
+	return text
 }
 
 // origin describes what was measured, when and on what machine, and how many bounds hold.
-func (s *Set) origin() []string {
+func (s *Set) origin() (lines []string) {
 	bounds, hold := 0, 0
 	for i := range s.Figures {
-		if f := &s.Figures[i]; f.Bound != nil {
+		if s.Figures[i].Bound != nil {
 			bounds++
-			if f.verdict() == "holds" {
-				hold++
-			}
+		}
+		if s.Figures[i].verdict("") != "" {
+			hold++
 		}
 	}
-	lines := []string{s.ofCommit(), "date: " + s.date(), "machine: " + s.Machine.String()}
-	if len(s.Sizes) > 0 {
-		var sizes []string
-		for _, name := range slices.Sorted(maps.Keys(s.Sizes)) {
-			sizes = append(sizes, name+" "+s.Sizes[name])
-		}
+	commit := fmt.Sprintf("commit: `%s`", s.Commit)
+	if s.Commit == "" {
+		commit = fmt.Sprintf("commit: the run did not note it; `%s` recorded these figures", s.Recorded)
+	} else if s.Changed {
+		commit += ", with changes that were not committed"
+	}
+	date, _, _ := strings.Cut("date: "+s.Date, "T")
+	if s.Seconds > 0 {
+		date += ", for " + (time.Duration(s.Seconds) * time.Second).String()
+	}
+	lines = []string{commit, date, "machine: " + s.Machine.String()}
+	var sizes []string
+	for _, name := range slices.Sorted(maps.Keys(s.Sizes)) {
+		sizes = append(sizes, name+" "+s.Sizes[name])
+	}
+	if len(sizes) > 0 {
 		lines = append(lines, "sizes: "+strings.Join(sizes, ", "))
 	}
-	return append(lines, fmt.Sprintf("bounds that hold: %d of %d", hold, bounds), fmt.Sprintf("made from [%s](%s)", s.part.JSON(), s.part.link()))
-}
-
-func (s *Set) ofCommit() string {
-	switch {
-	case s.Commit == "":
-		return fmt.Sprintf("commit: the run did not note it; `%s` recorded these figures", s.Recorded)
-	case s.Changed:
-		return fmt.Sprintf("commit: `%s`, with changes that were not committed", s.Commit)
-	}
-	return fmt.Sprintf("commit: `%s`", s.Commit)
-}
-
-func (s *Set) date() string {
-	day, _, _ := strings.Cut(s.Date, "T")
-	if s.Seconds > 0 {
-		day += ", for " + (time.Duration(s.Seconds) * time.Second).String()
-	}
-	return day
+	file := "bench/" + s.part.Name + ".json"
+	up := strings.Repeat("../", strings.Count(s.part.Page, "/"))
+	return append(lines, fmt.Sprintf("bounds that hold: %d of %d", hold, bounds), fmt.Sprintf("made from [%s](%s%s)", file, up, file))
 }
 
 // folded breaks a line of a list.

@@ -57,72 +57,72 @@ func (s *Set) Add(id string, measured float64) {
 	f := Figure{ID: id, Title: d.Title, Unit: d.Unit, Measured: measured}
 	f.judge(d.Bound)
 	s.Figures = append(s.Figures, f)
-	slices.SortStableFunc(s.Figures, func(a, b Figure) int { return s.part.index(a.ID) - s.part.index(b.ID) })
+	index := func(id string) int {
+		return slices.IndexFunc(s.part.Definitions, func(d Definition) bool { return d.ID == id })
+	}
+	slices.SortStableFunc(s.Figures, func(a, b Figure) int { return index(a.ID) - index(b.ID) })
 }
 
-func (p *Part) index(id string) int {
-	return slices.IndexFunc(p.Definitions, func(d Definition) bool { return d.ID == id })
+// definition returns nil if there is none of that ID.
+func (p *Part) definition(id string) *Definition {
+	i := slices.IndexFunc(p.Definitions, func(d Definition) bool { return d.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &p.Definitions[i]
 }
 
 // figure returns nil for a figure that was not measured.
 func (s *Set) figure(id string) *Figure {
-	for i := range s.Figures {
-		if s.Figures[i].ID == id {
-			return &s.Figures[i]
-		}
+	i := slices.IndexFunc(s.Figures, func(f Figure) bool { return f.ID == id })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &s.Figures[i]
 }
 
 // Report prints the table, then a line for each broken bound. It returns ErrBroken if there is one.
-func (s *Set) Report(out io.Writer) error {
+func (s *Set) Report(out io.Writer) (err error) {
 	table := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "WHAT\tMEASURED\tBOUND\t")
-	var broken []Figure
 	for _, f := range s.Figures {
-		verdict := f.verdict()
-		if verdict == "broken" {
-			verdict = "BROKEN"
-			broken = append(broken, f)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.Title, f.text(), f.Bound.text(f.Unit), verdict)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.Title, f.text(), f.Bound.text(f.Unit), f.verdict("BROKEN"))
 	}
 	_ = table.Flush() // an error has no receiver
 	fmt.Fprintf(out, "\ndocs/%s defines each of them.\n", s.part.Page)
-	for _, f := range broken {
-		fmt.Fprintf(out, "BROKEN: %s is %s, and must be %s\n", f.Title, f.text(), f.Bound.text(f.Unit))
+	for _, f := range s.Figures {
+		if f.verdict("BROKEN") == "BROKEN" {
+			fmt.Fprintf(out, "BROKEN: %s is %s, and must be %s\n", f.Title, f.text(), f.Bound.text(f.Unit))
+			err = ErrBroken
+		}
 	}
-	if len(broken) > 0 {
-		return ErrBroken
-	}
-	return nil
+	return err
 }
 
 // Check returns everything that keeps a set from being shown on its page: information for the
 // reader is missing, or a stored bound differs from the code's.
 func (s *Set) Check() error {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	wrong := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf(s.part.Name+".json: "+format, args...))
+	}
 	if s.Commit == "" && s.Recorded == "" || s.Date == "" || s.Machine.CPUs == 0 {
-		wrong("%s: commit, date or machine is missing", s.part.file())
+		wrong("commit, date or machine is missing")
 	}
 	if s.Short {
-		wrong("%s is of a short run, whose figures are not to be quoted", s.part.file())
+		wrong("the figures of a short run are not to be quoted")
 	}
 	for _, f := range s.Figures {
-		d := s.part.definition(f.ID)
+		d, judged := s.part.definition(f.ID), f
 		if d == nil {
-			wrong("%s: figure %s is not defined", s.part.file(), f.ID)
-			continue
-		}
-		judged := f
-		if judged.judge(d.Bound); !reflect.DeepEqual(judged, f) {
-			wrong("%s: figure %s has a bound or a holds that is not as computed", s.part.file(), f.ID)
+			wrong("figure %s is not defined", f.ID)
+		} else if judged.judge(d.Bound); !reflect.DeepEqual(judged, f) {
+			wrong("figure %s has a bound or a holds that is not as computed", f.ID)
 		}
 	}
 	for _, d := range s.part.Definitions {
 		if d.Bound != nil && s.figure(d.ID) == nil {
-			wrong("%s: figure %s has a bound and was not measured", s.part.file(), d.ID)
+			wrong("figure %s has a bound and was not measured", d.ID)
 		}
 	}
 	return errors.Join(errs...)
@@ -143,24 +143,18 @@ func (s *Set) Save(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { // readable for all users
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, s.part.file()), append(text, '\n'), 0o644)
+	return os.WriteFile(filepath.Join(dir, s.part.Name+".json"), append(text, '\n'), 0o644) // readable for all users
 }
 
 // Read reads a part's newest run from a directory.
 func Read(p *Part, dir string) (*Set, error) {
-	text, err := os.ReadFile(filepath.Join(dir, p.file()))
-	if err != nil {
-		return nil, err
-	}
 	s := New(p)
-	if err := json.Unmarshal(text, s); err != nil {
-		return nil, fmt.Errorf("%s: %w", p.file(), err)
+	text, err := os.ReadFile(filepath.Join(dir, p.Name+".json"))
+	if err == nil {
+		err = json.Unmarshal(text, s)
 	}
-	if s.Name != p.Name {
-		return nil, fmt.Errorf("%s is of part %q", p.file(), s.Name)
+	if err == nil && s.Name != p.Name {
+		err = fmt.Errorf("%s.json is of part %q", p.Name, s.Name)
 	}
-	return s, nil
+	return s, err
 }
