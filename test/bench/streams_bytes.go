@@ -3,144 +3,88 @@ package main
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/apps/payload"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
 
-// measureBytes moves bytes in and out of a pod, through a forwarded port and by copying a
-// file, and compares their SHA-256 at both ends.
-func (b *streams) measureBytes(ctx context.Context) error {
-	want, err := sha(payload.Bytes(b.Bytes))
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(b.sys.Dir, "bytes")
-	if err := writeBytes(file, b.Bytes); err != nil {
-		return err
-	}
-	wrong, peak, growth := 0.0, int64(0), int64(0)
-	for _, way := range []struct {
-		id   string
-		move func(context.Context) (sum string, err error)
-	}{
-		{"forward_down", b.forwardDown},
-		{"forward_up", b.forwardUp},
-		{"copy_in", func(ctx context.Context) (string, error) { return b.copyIn(ctx, file) }},
-		{"copy_out", func(ctx context.Context) (string, error) { return b.copyOut(ctx, file+"-back") }},
-	} {
+// measureBytes moves bytes in and out of a pod, through a forwarded port and by copying a file, and
+// compares their SHA-256 at both ends.
+func (b *streams) measureBytes(ctx context.Context) {
+	bytes := func() io.Reader { return payload.Bytes(int64(b.Bytes)) }
+	file, inside := filepath.Join(b.sys.Dir, "bytes"), moved+"/in"
+	write := run.Must(os.Create(file))
+	run.Must(io.Copy(write, bytes()))
+	run.Check(write.Close())
+	want, wrong, peak, grown := sha(bytes()), 0.0, 0.0, 0.0
+	measure := func(id string, move func() string) {
 		samples, start := b.watchMemory(ctx), time.Now()
-		got, err := way.move(ctx)
-		took := time.Since(start)
-		m, failed := samples()
-		if err != nil {
-			return fmt.Errorf("%s: %w", way.id, err)
-		}
+		got := move()
+		took, memory := time.Since(start), samples()
 		if got != want {
 			wrong++
-			b.say("%s: SHA-256 %s, sent was %s", way.id, got, want)
+			b.Say("%s: SHA-256 %s, sent was %s", id, got, want)
 		}
-		if failed != nil {
-			return failed
-		}
-		peak, growth = max(peak, highest(m.samples)), max(growth, m.growth())
-		b.set.Add(way.id, float64(b.Bytes)/(1<<20)/took.Seconds())
+		peak, grown = max(peak, slices.Max(memory)), max(grown, growth(memory))
+		b.Add(id, run.Mebibytes(int64(b.Bytes))/took.Seconds())
 	}
-	b.set.Add("bytes_wrong", wrong)
-	b.set.Add("bytes_memory_peak", mebibytes(peak))
-	b.set.Add("bytes_memory_growth", mebibytes(growth))
-	return b.neverRestarted(ctx)
+	measure("forward_down", func() string {
+		conn := b.forward(ctx, fmt.Sprintf("down %d", b.Bytes))
+		defer func() { _ = conn.Close() }()
+		return sha(conn)
+	})
+	measure("forward_up", func() string {
+		conn := b.forward(ctx, fmt.Sprintf("up %d", b.Bytes))
+		defer func() { _ = conn.Close() }()
+		run.Must(io.Copy(conn, bytes()))
+		return string(run.Must(io.ReadAll(io.LimitReader(conn, 1<<10))))
+	})
+	measure("copy_in", func() string {
+		b.copy(ctx, file, moves.Name+":"+inside)
+		var out strings.Builder
+		code := run.Must(b.client.Apps().Exec(ctx, moves, runnerapi.ExecOptions{Command: []string{"/tar", "-sum", inside}},
+			runnerapi.ExecStreams{Stdout: &out, Stderr: &out}))
+		if code != 0 {
+			run.Failf("exit code %d: %s", code, out.String())
+		}
+		return strings.TrimSpace(out.String())
+	})
+	measure("copy_out", func() string {
+		b.copy(ctx, moves.Name+":"+inside, file+"-back")
+		back := run.Must(os.Open(file + "-back"))
+		defer func() { _ = back.Close() }()
+		return sha(back)
+	})
+	b.Add("bytes_wrong", wrong)
+	b.Add("bytes_memory_peak", peak)
+	b.Add("bytes_memory_growth", grown)
+	b.neverRestarted(ctx)
 }
 
-func sha(from io.Reader) (string, error) {
+func sha(from io.Reader) string {
 	sum := sha256.New()
-	_, err := io.Copy(sum, from)
-	return fmt.Sprintf("%x", sum.Sum(nil)), err
-}
-
-func shaOf(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	return sha(f)
-}
-
-func writeBytes(file string, n int64) error {
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, payload.Bytes(n))
-	return errors.Join(err, f.Close())
-}
-
-func (b *streams) forwardDown(ctx context.Context) (string, error) {
-	conn, err := b.forward(ctx, "down")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = conn.Close() }()
-	return sha(conn)
-}
-
-func (b *streams) forwardUp(ctx context.Context) (string, error) {
-	conn, err := b.forward(ctx, "up")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = conn.Close() }()
-	if _, err := io.Copy(conn, payload.Bytes(b.Bytes)); err != nil {
-		return "", err
-	}
-	sum, err := io.ReadAll(io.LimitReader(conn, 1<<10))
-	return string(sum), err
+	run.Must(io.Copy(sum, from))
+	return fmt.Sprintf("%x", sum.Sum(nil))
 }
 
 // forward connects to the pod and sends what it must do.
-func (b *streams) forward(ctx context.Context, what string) (runnerapi.HalfCloser, error) {
-	conn, err := b.client.Apps().PortForward(ctx, moves, runnerapi.PortForwardOptions{Port: bytesPort})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := fmt.Fprintf(conn, "%s %d\n", what, b.Bytes); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return conn, nil
+func (b *streams) forward(ctx context.Context, what string) runnerapi.HalfCloser {
+	conn := run.Must(b.client.Apps().PortForward(ctx, moves, runnerapi.PortForwardOptions{Port: bytesPort}))
+	run.Must(fmt.Fprintln(conn, what))
+	return conn
 }
 
-func (b *streams) copyIn(ctx context.Context, file string) (string, error) {
-	if err := b.copy(ctx, file, moves.Name+":"+moved+"/in"); err != nil {
-		return "", err
-	}
-	var out strings.Builder
-	code, err := b.client.Apps().Exec(ctx, moves, runnerapi.ExecOptions{Command: []string{"/tar", "-sum", moved + "/in"}},
-		runnerapi.ExecStreams{Stdout: &out, Stderr: &out})
-	if err == nil && code != 0 {
-		err = fmt.Errorf("exit code %d: %s", code, out.String())
-	}
-	return strings.TrimSpace(out.String()), err
-}
-
-func (b *streams) copyOut(ctx context.Context, file string) (string, error) {
-	if err := b.copy(ctx, moves.Name+":"+moved+"/in", file); err != nil {
-		return "", err
-	}
-	return shaOf(file)
-}
-
-func (b *streams) copy(ctx context.Context, from, to string) error {
+func (b *streams) copy(ctx context.Context, from, to string) {
 	said, err := b.sys.Runner(ctx, name, "cp", name, from, to, "-n", streamsNamespace)
 	if err != nil {
-		return fmt.Errorf("%w: %s", err, said)
+		run.Failf("%w: %s", err, said)
 	}
-	return nil
 }

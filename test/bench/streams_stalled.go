@@ -2,8 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/apps/payload"
-	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
 
 const (
@@ -32,57 +31,32 @@ const (
 
 // measureStalled sends commands while a pod floods its log, in turns without and with a reader that
 // follows that log and has stopped reading.
-func (b *streams) measureStalled(ctx context.Context) error {
-	var alone, beside, all durations
-	var ratios []float64
-	if _, err := b.commands(ctx); err != nil { // warms up
-		return err
-	}
-	for round := range b.Rounds {
-		p99 := map[bool]time.Duration{}
-		for i := range 2 {
-			stalled := (round+i)%2 == 1
-			took, err := b.turn(ctx, map[bool]int{true: 1}[stalled])
-			if err != nil {
-				return err
-			}
-			p99[stalled] = took.percentile(99)
+func (b *streams) measureStalled(ctx context.Context) {
+	var all []float64
+	p99 := map[int][]float64{} // by stalled readers
+	b.commands(ctx)            // warms up
+	b.InRounds(b.Rounds, func(round int) {
+		for _, stalled := range run.Turns([]int{0, 1}, round) {
+			took := b.turn(ctx, stalled)
+			p99[stalled] = append(p99[stalled], run.Percentile(took, 0.99))
 			all = append(all, took...)
 		}
-		alone, beside = append(alone, p99[false]), append(beside, p99[true])
-		ratios = append(ratios, float64(p99[true])/float64(p99[false]))
-		b.say("round %d: p99 %s alone, %s beside a stalled reader", round+1, p99[false].Round(time.Millisecond/10), p99[true].Round(time.Millisecond/10))
-	}
-	b.set.Add("commands_p50", milliseconds(all.median()))
-	b.set.Add("commands_p99", milliseconds(alone.median()))
-	b.set.Add("commands_stalled_p99", milliseconds(beside.median()))
-	b.set.Add("commands_stalled_ratio", medianOf(ratios))
-	return nil
+	})
+	b.Add("commands_p50", run.Median(all))
+	b.Add("commands_p99", run.Median(p99[0]))
+	b.Add("commands_stalled_p99", run.Median(p99[1]))
+	b.Add("commands_stalled_ratio", run.Ratio(p99[1], p99[0]))
 }
 
-// turn returns how long commands take beside that many stalled readers.
-func (b *streams) turn(ctx context.Context, stalled int) (durations, error) {
-	if stalled == 0 {
-		return b.commands(ctx)
-	}
-	end, err := b.stall(ctx, stalled)
-	if err != nil {
-		return nil, err
-	}
-	took, err := b.commands(ctx)
-	if failed := end(); err == nil {
-		err = failed
-	}
-	return took, err
-}
-
-// stall makes readers follow the log of the flooding pod and stop reading after the first line. It
-// returns once nothing moves any more; end disconnects the readers.
-func (b *streams) stall(ctx context.Context, readers int) (end func() error, err error) {
+// turn returns how long commands take beside readers that follow the log of the flooding pod and
+// have stopped reading after the first line. The commands begin once nothing moves any more.
+func (b *streams) turn(ctx context.Context, stalled int) []float64 {
 	reading, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	var early atomic.Pointer[error]
-	for range readers {
+	leave := func() { cancel(); work.Wait() }
+	defer leave()
+	for range stalled {
 		work.Go(func() {
 			err := b.client.Apps().Logs(reading, floods, runnerapi.LogOptions{Follow: true, Tail: 1}, func(runnerapi.LogLine) error {
 				<-reading.Done()
@@ -93,99 +67,76 @@ func (b *streams) stall(ctx context.Context, readers int) (end func() error, err
 			}
 		})
 	}
-	end = func() error {
-		cancel()
-		work.Wait()
-		if err := early.Load(); err != nil {
-			return fmt.Errorf("a stalled reader's log ended: %w", *err)
-		}
-		return nil
+	if stalled > 0 {
+		from := b.newest(ctx, floods)
+		b.Await(ctx, stallTimeout, tick, func() {
+			if written := (b.newest(ctx, floods) - from) * b.Line; written < stalledBytes {
+				run.Failf("%d MiB were written, which do not fill all buffers", written>>20)
+			}
+		})
 	}
-	if err := b.awaitFlooded(ctx); err != nil {
-		return nil, errors.Join(err, end())
+	took := b.commands(ctx)
+	leave()
+	if err := early.Load(); err != nil {
+		run.Failf("a stalled reader's log ended: %w", *err)
 	}
-	return end, nil
+	return took
 }
 
 // measureCrowd makes a crowd stall at once. It checks whether commands are answered and what the
 // agent needs.
-func (b *streams) measureCrowd(ctx context.Context) error {
+func (b *streams) measureCrowd(ctx context.Context) {
 	samples := b.watchMemory(ctx)
-	took, failed := b.turn(ctx, crowd)
-	m, err := samples()
-	if err != nil {
-		return err
-	}
-	wrong := 0.0
+	var took []float64
+	failed := run.Try(func() { took = b.turn(ctx, crowd) })
+	b.Add("crowd_memory_peak", slices.Max(samples()))
 	if failed != nil {
-		wrong++
-		b.say("%v", failed)
+		b.Say("%v", failed)
+		b.Add("crowd_failed", 1)
+	} else {
+		b.Add("crowd_failed", 0)
+		b.Add("crowd_p99", run.Percentile(took, 0.99))
 	}
-	b.set.Add("crowd_failed", wrong)
-	if len(took) > 0 {
-		b.set.Add("crowd_p99", milliseconds(took.percentile(99)))
-	}
-	b.set.Add("crowd_memory_peak", mebibytes(highest(m.samples)))
-	return b.neverRestarted(ctx)
-}
-
-// awaitFlooded waits until the flooding pod has written what fills all buffers.
-func (b *streams) awaitFlooded(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, stallTimeout)
-	defer cancel()
-	from, err := b.newest(ctx, floods)
-	if err != nil {
-		return err
-	}
-	return harness.Eventually(ctx, "all buffers are full", func(ctx context.Context) error {
-		now, err := b.newest(ctx, floods)
-		if written := (now - from) * b.Line; err == nil && written < stalledBytes {
-			err = fmt.Errorf("%d MiB were written", written>>20)
-		}
-		return err
-	})
+	b.neverRestarted(ctx)
 }
 
 // newest returns the number of the newest line that an App has logged.
-func (b *streams) newest(ctx context.Context, key runnerapi.Key) (n int, err error) {
-	err = b.client.Apps().Logs(ctx, key, runnerapi.LogOptions{Tail: 1}, func(l runnerapi.LogLine) error {
+func (b *streams) newest(ctx context.Context, key runnerapi.Key) (n int) {
+	run.Check(b.client.Apps().Logs(ctx, key, runnerapi.LogOptions{Tail: 1}, func(l runnerapi.LogLine) (err error) {
 		n, err = payload.Number(l.Line, b.Line)
 		return err
-	})
-	return n, err
+	}))
+	return n
 }
 
-// commands sends commands for a turn. The time of each counts from when it was due.
-func (b *streams) commands(ctx context.Context) (durations, error) {
+// commands sends commands for a turn: get an App, list all Apps, or read the end of a log, which
+// goes through the API server and the kubelet, as the stalled one does. The time of each counts from
+// when it was due.
+func (b *streams) commands(ctx context.Context) (took []float64) {
 	var mu sync.Mutex
-	var took durations
 	group, ctx := errgroup.WithContext(ctx)
 	start := time.Now()
-	for due := time.Duration(0); due < turn; due += commandInterval {
-		if err := wait(ctx, time.Until(start.Add(due))); err != nil {
+	for i := range int(turn / commandInterval) {
+		due := start.Add(time.Duration(i) * commandInterval)
+		if run.Try(func() { run.Rest(ctx, time.Until(due)) }) != nil {
 			break // the group has the reason
 		}
 		group.Go(func() error {
-			err := b.command(ctx, int(due/commandInterval))
-			mu.Lock()
-			defer mu.Unlock()
-			took = append(took, time.Since(start.Add(due)))
-			return err
+			return run.Try(func() {
+				switch app := logs(i % b.Apps); i % 3 {
+				case 0:
+					run.Must(b.client.Apps().Get(ctx, app))
+				case 1:
+					run.Must(b.client.Apps().List(ctx, streamsNamespace))
+				default:
+					b.newest(ctx, app)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				took = append(took, run.Milliseconds(time.Since(due)))
+			})
 		})
 	}
-	return took, group.Wait()
-}
-
-// command sends one of three commands, in turn: get an App, list all Apps, or read the end of a
-// log. The last goes through the API server and the kubelet, as the stalled one does.
-func (b *streams) command(ctx context.Context, i int) (err error) {
-	switch i % 3 {
-	case 0:
-		_, err = b.client.Apps().Get(ctx, logs(i%b.Apps))
-	case 1:
-		_, err = b.client.Apps().List(ctx, streamsNamespace)
-	default:
-		_, err = b.newest(ctx, logs(i%b.Apps))
-	}
-	return err
+	run.Check(group.Wait())
+	return took
 }
