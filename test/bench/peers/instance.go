@@ -1,21 +1,18 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
+	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/proc"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
 
 const (
@@ -24,150 +21,116 @@ const (
 	// askEvery is the interval of attempts.
 	askEvery = 20 * time.Millisecond
 	askFor   = time.Second
+	warmUp   = 100 * time.Millisecond
 )
 
 // instance is a running way: its relay, its agent, and perhaps a delay line.
 type instance struct {
-	way   way.Way
-	at    way.Place
-	relay *proc.Process // nil for direct
-	agent *proc.Process
-	delay *proc.Process
+	*run.Run
+	way                 way.Way
+	at                  way.Place
+	relay, agent, delay *proc.Process // no relay for direct
 }
 
-// startInstance starts the processes of a way, with a delay line before the agent.
-func startInstance(w way.Way, dir string, oneWay time.Duration) (*instance, error) {
-	return startInstanceAt(w, dir, "", oneWay)
+// contender is a way with a protocol, and a client that uses it.
+type contender struct {
+	row
+	*instance
+	client *http.Client
 }
 
-// startInstanceTo starts a way that leads to an App.
-func startInstanceTo(w way.Way, dir, app string) (*instance, error) {
-	return startInstanceAt(w, dir, app, 0)
-}
+var instances int
 
-func startInstanceAt(w way.Way, dir, local string, oneWay time.Duration) (*instance, error) {
-	addresses, err := freeAddresses(8)
-	if err != nil {
-		return nil, err
-	}
+// startInstance starts the processes of a way, with a delay line before the agent if oneWay is not
+// 0. local is the App that it leads to, if any.
+func startInstance(r *run.Run, w way.Way, dir, local string, oneWay time.Duration) *instance {
+	instances++
+	address := func(port int) string { return fmt.Sprintf("127.0.67.%d:%d", instances, 4000+port) }
 	at := way.Place{
-		Dir: dir, Public: addresses[0], Tunnel: addresses[1], Via: addresses[1], Local: cmp.Or(local, addresses[2]),
-		RelaySpare: [2]string(addresses[3:5]), AgentSpare: [2]string(addresses[5:7]),
+		Dir: dir, Public: address(0), Tunnel: address(1), Via: address(1), Local: address(2),
+		RelaySpare: [2]string{address(3), address(4)}, AgentSpare: [2]string{address(5), address(6)},
+	}
+	if local != "" {
+		at.Local = local
 	}
 	if w.Relay == nil {
 		at.Public = at.Tunnel
 	}
-	line := addresses[7]
-	if oneWay > 0 && w.Relay == nil {
-		at.Public = line
-	} else if oneWay > 0 {
-		at.Via = line
-	}
-	i := &instance{way: w, at: at}
-	if err := i.start(line, oneWay); err != nil {
-		i.stop()
-		return nil, err
-	}
-	return i, nil
-}
-
-func (i *instance) start(line string, oneWay time.Duration) (err error) {
-	if err := i.startRelay(); err != nil {
-		return err
-	}
+	i := &instance{Run: r, way: w, at: at}
 	if oneWay > 0 {
-		if i.delay, err = proc.Start("delay line", i.log(roleDelay), roleCommand, roleDelay, line, i.at.Tunnel, oneWay.String()); err != nil {
-			return err
+		i.delay = proc.Start("delay line", i.log(roleDelay), roleCommand, roleDelay, address(7), at.Tunnel, oneWay.String())
+		i.at.Via = address(7)
+		if w.Relay == nil {
+			i.at.Public = address(7)
 		}
 	}
-	i.agent, err = i.startSide(roleAgent)
-	return err
+	r.OnClose(i.stop)
+	i.startRelay()
+	i.agent = i.startSide(roleAgent)
+	return i
 }
 
 // startRelay starts the relay, also after it was killed.
-func (i *instance) startRelay() (err error) {
+func (i *instance) startRelay() {
 	if i.way.Relay != nil {
-		i.relay, err = i.startSide(roleRelay)
+		i.relay = i.startSide(roleRelay)
 	}
-	return err
 }
 
-func (i *instance) startSide(role string) (*proc.Process, error) {
-	place, err := json.Marshal(i.at)
-	if err != nil {
-		return nil, err
-	}
-	return proc.Start(i.way.Name+"'s "+role, i.log(role), roleCommand, role, i.way.Name, string(place))
+func (i *instance) startSide(role string) *proc.Process {
+	place := string(run.Must(json.Marshal(i.at)))
+	return proc.Start(i.way.Name+"'s "+role, i.log(role), roleCommand, role, i.way.Name, place)
 }
 
 func (i *instance) log(role string) string {
 	return filepath.Join(i.at.Dir, i.way.Name+"-"+role+".log")
 }
 
-func (i *instance) stop() {
+func (i *instance) stop() error {
 	for _, p := range []*proc.Process{i.agent, i.delay, i.relay} {
 		if p != nil {
 			p.Kill()
 		}
 	}
+	return nil
 }
 
-// await waits until a Runner's request is answered. Each attempt uses a new connection.
-func (i *instance) await(ctx context.Context, within time.Duration) error {
-	client, err := way.Runner(i.at.Dir, i.at.Public, way.HTTP1)
-	if err != nil {
-		return err
+// await waits until a request is answered. Each attempt uses a new connection.
+func (i *instance) await(ctx context.Context, client *http.Client, url string, within time.Duration) {
+	i.Await(ctx, within, askEvery, func() {
+		ctx, cancel := context.WithTimeout(ctx, askFor)
+		defer cancel()
+		defer client.CloseIdleConnections()
+		load.Get(ctx, client, url+load.PathSmall)
+	})
+}
+
+// awaitRunner waits until a Runner's request is answered.
+func (i *instance) awaitRunner(ctx context.Context, within time.Duration) {
+	i.await(ctx, way.Runner(i.at.Dir, i.at.Public, way.HTTP1), way.BaseURL, within)
+}
+
+// sides returns the way's processes, and this one, which is the load.
+func (i *instance) sides() map[string]int {
+	sides := map[string]int{roleAgent: i.agent.PID, "load": os.Getpid()}
+	if i.relay != nil {
+		sides[roleRelay] = i.relay.PID
 	}
-	return i.answers(ctx, client, way.BaseURL, within)
+	return sides
 }
 
-// answers waits until a request at that URL is answered.
-func (i *instance) answers(ctx context.Context, client *http.Client, url string, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	for {
-		err := ask(ctx, client, url)
-		client.CloseIdleConnections()
-		if err == nil {
-			return nil
-		}
-		var ended error
-		for _, p := range []*proc.Process{i.agent, i.relay} {
-			if p != nil {
-				ended = errors.Join(ended, p.Ended())
-			}
-		}
-		if ended != nil {
-			return ended
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s does not answer within %s: %w", i.way.Name, within, err)
-		case <-time.After(askEvery):
-		}
+// cpu returns the CPU time of each side until now, in µs. What else runs on the machine changes it
+// by far less than it does rates and times.
+func (i *instance) cpu() map[string]float64 {
+	used := map[string]float64{}
+	for side, pid := range i.sides() {
+		used[side] = run.Milliseconds(proc.UseOf(pid).CPU) * 1e3
 	}
+	return used
 }
 
-func ask(ctx context.Context, client *http.Client, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, askFor)
-	defer cancel()
-	return load.Get(ctx, client, url+load.PathSmall)
-}
-
-// freeAddresses returns unused ports of this machine, below those that the kernel gives to outgoing
-// connections.
-func freeAddresses(n int) ([]string, error) {
-	var addresses []string
-	for range 100 * n {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(20000+rand.IntN(12000))) //nolint:gosec // no secret
-		ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
-		if err != nil {
-			continue
-		}
-		defer func() { _ = ln.Close() }() // at the end, so that none is returned twice
-		if addresses = append(addresses, address); len(addresses) == n {
-			return addresses, nil
-		}
-	}
-	return nil, errors.New("no free ports between 20000 and 32000")
+// row names a contender.
+type row struct {
+	Way      string       `json:"way"`
+	Protocol way.Protocol `json:"protocol"`
 }

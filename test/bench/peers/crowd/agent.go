@@ -17,6 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -43,29 +44,25 @@ type agent struct {
 	idle    time.Duration
 	beats   atomic.Int64
 	heard   atomic.Int64 // when the last heartbeat was answered, in Unix nanoseconds
-	trouble atomic.Pointer[trouble]
+	trouble atomic.Pointer[string]
 }
 
-func newAgent(id *identity.Identity, number int, url string) (*agent, error) {
-	secure, own := id.ControlPlaneTLS(nil), id.TLS()
+func newAgent(id *identity.Identity, number int, url string) *agent {
+	secure, own, cluster := id.ControlPlaneTLS(nil), id.TLS(), clusterUID(number)
 	a := &agent{
 		id: id, instance: "pod-" + strconv.Itoa(number), process: rand.Text(),
 		idle: time.Duration(id.HeartbeatInterval) * time.Second,
 	}
-	cluster := clusterUID(number)
-	var err error
-	if a.tunnel, err = tunnel.New(tunnel.Config{
+	a.tunnel = run.Must(tunnel.New(tunnel.Config{
 		ServerAddress: id.Tunnel.Address, ServerName: id.Tunnel.ServerName, AgentID: id.AgentID, Instance: a.instance,
 		Cluster: func() string { return cluster }, Log: zerolog.Nop(),
 		TLS: func(context.Context) (*tls.Config, error) { return own, nil },
-	}); err != nil {
-		return nil, err
-	}
-	a.control, err = controlapi.NewClient(controlapi.ClientConfig{
+	}))
+	a.control = run.Must(controlapi.NewClient(controlapi.ClientConfig{
 		URL: url, TLS: func() *tls.Config { return secure }, Log: zerolog.Nop(), Streams: a.tunnel,
 		Origin: func() controlapi.Origin { return controlapi.Origin{Instance: a.instance, ClusterUID: cluster} },
-	})
-	return a, err
+	}))
+	return a
 }
 
 // live keeps the tunnel up, serves its connections and sends heartbeats.
@@ -77,20 +74,14 @@ func (a *agent) live(ctx context.Context) {
 		a.tunnel.Settle(ctx)
 		a.beatAt(ctx, 0)
 	})
-	a.note(a.serve(ctx))
-}
-
-func (a *agent) serve(ctx context.Context) error {
-	cfg := transport.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop(), TLS: a.serverTLS()}
-	return transport.Serve(ctx, a.tunnel.Listener(), cfg)
-}
-
-func (a *agent) serverTLS() *tls.Config {
-	return transport.TLS(transport.TLSConfig{
-		Certificate: func() (*tls.Certificate, error) { return &a.id.Certificate, nil },
-		Roots:       func() *x509.CertPool { return a.id.Roots }, TrustDomain: a.id.TrustDomain,
-		Refresh: a.refresh,
-	})
+	a.note(transport.Serve(ctx, a.tunnel.Listener(), transport.ServeConfig{
+		Handler: http.NotFoundHandler(), Log: zerolog.Nop(),
+		TLS: transport.TLS(transport.TLSConfig{
+			Certificate: func() (*tls.Certificate, error) { return &a.id.Certificate, nil },
+			Roots:       func() *x509.CertPool { return a.id.Roots }, TrustDomain: a.id.TrustDomain,
+			Refresh: a.refresh,
+		}),
+	}))
 }
 
 // beatAt schedules the next heartbeat. A timer starts it: an agent at rest needs no goroutine for
@@ -109,15 +100,10 @@ func (a *agent) refresh(context.Context) error {
 	return nil
 }
 
-// trouble is the last failure and its time.
-type trouble struct {
-	text string
-	at   time.Time
-}
-
+// note keeps the last failure.
 func (a *agent) note(err error) {
 	if err != nil {
-		a.trouble.Store(&trouble{a.id.AgentID + ": " + err.Error(), time.Now()})
+		a.trouble.Store(new(a.id.AgentID + ": " + err.Error()))
 	}
 }
 
@@ -159,8 +145,6 @@ func (a *agent) connectedSince(t time.Time) bool {
 	s := a.tunnel.Status()
 	return s.Phase == tunnel.Connected && s.Since.After(t)
 }
-
-func (a *agent) heardSince(t time.Time) bool { return a.heard.Load() > t.UnixNano() }
 
 // tell sends n events of an App, numbered from first.
 func (a *agent) tell(ctx context.Context, first, n int) error {

@@ -2,11 +2,12 @@ package load
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
 
 const (
@@ -17,46 +18,21 @@ const (
 	delayBuffer = 256 << 20
 )
 
-// Delay is a line that forwards TCP and delays every byte. It does not limit the bandwidth: data in
-// flight is in memory.
-type Delay struct {
-	// OneWay is the delay in each direction, half a round trip.
-	OneWay time.Duration
-	// Target is the address to which the line leads, host:port.
-	Target string
-}
-
-// Serve forwards the listener's connections until ctx ends, then closes everything.
-func (d Delay) Serve(ctx context.Context, ln net.Listener) error {
-	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
-	defer stop()
-	var all sync.WaitGroup
-	defer all.Wait()
+// Delay forwards a listener's connections to an address, and delays every byte: half a round trip.
+// It does not limit the bandwidth: data in flight is in memory.
+func Delay(ctx context.Context, ln net.Listener, target string, oneWay time.Duration) {
 	for {
-		near, err := ln.Accept()
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it was told to end
-		}
-		if err != nil {
-			return err
-		}
-		all.Go(func() { d.forward(ctx, near) })
+		near := run.Must(ln.Accept())
+		go func() {
+			far, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", target)
+			if err != nil {
+				_ = near.Close()
+				return
+			}
+			go delayed(far, near, oneWay)
+			delayed(near, far, oneWay)
+		}()
 	}
-}
-
-func (d Delay) forward(ctx context.Context, near net.Conn) {
-	defer func() { _ = near.Close() }()
-	far, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", d.Target)
-	if err != nil {
-		return
-	}
-	defer func() { _ = far.Close() }()
-	stop := context.AfterFunc(ctx, func() { _, _ = near.Close(), far.Close() })
-	defer stop()
-	var both sync.WaitGroup
-	both.Go(func() { d.copy(far, near) })
-	d.copy(near, far)
-	both.Wait()
 }
 
 // packet is data in flight, and its time of arrival.
@@ -66,7 +42,7 @@ type packet struct {
 	whole *[delayRead]byte // for reuse; nil for a small packet's own
 }
 
-var delayBuffers = sync.Pool{New: func() any { return new([delayRead]byte) }}
+var buffers = sync.Pool{New: func() any { return new([delayRead]byte) }}
 
 // newPacket holds what was read; little data does not occupy a large buffer.
 func newPacket(buffer *[delayRead]byte, n int, due time.Time) packet {
@@ -74,35 +50,29 @@ func newPacket(buffer *[delayRead]byte, n int, due time.Time) packet {
 		return packet{buffer[:n], due, buffer}
 	}
 	p := packet{bytes: append([]byte(nil), buffer[:n]...), due: due}
-	delayBuffers.Put(buffer)
+	buffers.Put(buffer)
 	return p
 }
 
-// copy copies bytes in one direction, and at their end the end.
-func (d Delay) copy(dst, src net.Conn) {
+// delayed copies bytes in one direction, and at their end the end.
+func delayed(dst, src net.Conn, oneWay time.Duration) {
 	line := make(chan packet, delayBuffer/delayRead)
-	var reading sync.WaitGroup
-	reading.Go(func() {
+	go func() {
 		defer close(line)
 		for {
-			buffer := delayBuffers.Get().(*[delayRead]byte)
+			buffer := buffers.Get().(*[delayRead]byte)
 			n, err := src.Read(buffer[:])
-			line <- newPacket(buffer, n, time.Now().Add(d.OneWay))
+			line <- newPacket(buffer, n, time.Now().Add(oneWay))
 			if err != nil {
 				return
 			}
 		}
-	})
-	err := deliver(dst, line)
-	if half, ok := dst.(interface{ CloseWrite() error }); ok && err == nil {
-		err = half.CloseWrite()
-	}
-	if err != nil && !errors.Is(err, net.ErrClosed) {
+	}()
+	if deliver(dst, line) != nil || dst.(*net.TCPConn).CloseWrite() != nil {
 		_, _ = dst.Close(), src.Close() // both ends are gone: there is nothing more to read
 	}
 	for range line { // data in flight is lost
 	}
-	reading.Wait()
 }
 
 func deliver(dst io.Writer, line <-chan packet) error {
@@ -112,7 +82,7 @@ func deliver(dst io.Writer, line <-chan packet) error {
 			return err
 		}
 		if p.whole != nil {
-			delayBuffers.Put(p.whole)
+			buffers.Put(p.whole)
 		}
 	}
 	return nil

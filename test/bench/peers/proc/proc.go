@@ -3,60 +3,65 @@
 package proc
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"fmt"
+	"errors"
+	"io"
+	"net/rpc"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
+
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
 
 // Process is a program that runs beside the benchmark.
 type Process struct {
-	PID  int
-	name string
-	log  string
-	cmd  *exec.Cmd
-	done chan struct{}
-	end  sync.Once
+	PID    int
+	name   string
+	log    string
+	cmd    *exec.Cmd
+	client *rpc.Client
+	done   chan struct{}
+	end    sync.Once
 }
 
 // Start starts this program with those arguments. Its output goes to a file.
-func Start(name, log string, args ...string) (*Process, error) {
-	return start(name, log, nil, args)
+func Start(name, log string, args ...string) *Process {
+	p := command(name, log, args)
+	p.cmd.Stdout = p.cmd.Stderr
+	return p.start()
 }
 
-func start(name, log string, prepare func(*exec.Cmd), args []string) (*Process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()                             // the process has its own
-	cmd := exec.CommandContext(context.Background(), self, args...) // Kill ends it
-	cmd.Stdout, cmd.Stderr = file, file
-	if prepare != nil {
-		prepare(cmd)
-	}
+// StartServing is like Start for a process that calls Serve, for Call.
+func StartServing(name, log string, args ...string) *Process {
+	p := command(name, log, args)
+	in, out := run.Must(p.cmd.StdinPipe()), run.Must(p.cmd.StdoutPipe())
+	p.client = rpc.NewClient(pipes{out, in})
+	return p.start()
+}
+
+func command(name, log string, args []string) *Process {
+	cmd := exec.CommandContext(context.Background(), run.Must(os.Executable()), args...) // Kill ends it
+	cmd.Stderr = run.Must(os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))
 	// It must not outlive the benchmark, however that ends. Ctrl-C is only for the benchmark.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
-	}
-	p := &Process{PID: cmd.Process.Pid, name: name, log: log, cmd: cmd, done: make(chan struct{})}
+	return &Process{name: name, log: log, cmd: cmd, done: make(chan struct{})}
+}
+
+func (p *Process) start() *Process {
+	run.Check(p.cmd.Start())
+	_ = p.cmd.Stderr.(io.Closer).Close() // the process has its own
+	p.PID = p.cmd.Process.Pid
 	go func() {
 		defer close(p.done)
-		_ = cmd.Wait() // it is killed
+		_ = p.cmd.Wait() // it is killed
 	}()
-	return p, nil
+	return p
 }
 
 // Kill ends the process as a crash would, and waits for its end.
@@ -65,73 +70,51 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Ended returns an error with the process's last lines if it has ended.
-func (p *Process) Ended() error {
+// Running fails with the process's last lines if it has ended.
+func (p *Process) Running() {
 	select {
 	case <-p.done:
 		text, _ := os.ReadFile(p.log) // without it the error is shorter
 		lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-		return fmt.Errorf("%s has ended; its last lines:\n%s", p.name, bytes.Join(lines[max(0, len(lines)-8):], []byte("\n")))
+		run.Failf("%s has ended; its last lines:\n%s", p.name, bytes.Join(lines[max(0, len(lines)-8):], []byte("\n")))
 	default:
-		return nil
 	}
 }
 
-// Resident returns the process's resident memory in bytes (VmRSS of proc(5)).
-func Resident(pid int) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
+// Call calls a method of the receiver that the process serves.
+func (p *Process) Call(ctx context.Context, method string, args, reply any) {
+	select {
+	case call := <-p.client.Go(method, args, reply, make(chan *rpc.Call, 1)).Done:
+		run.Check(call.Error)
+	case <-ctx.Done():
+		run.Check(ctx.Err())
 	}
-	for scan := bufio.NewScanner(bytes.NewReader(text)); scan.Scan(); {
-		if rest, ok := strings.CutPrefix(scan.Text(), "VmRSS:"); ok {
-			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			return kib << 10, err
-		}
-	}
-	return 0, fmt.Errorf("process %d has no VmRSS", pid)
 }
 
-// clockTick is Linux' USER_HZ, which is the same on all of Go's platforms.
-const clockTick = 10 * time.Millisecond
-
-// CPU returns the process's CPU time on all cores (utime and stime of proc(5)).
-func CPU(pid int) (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	return cpuOf(string(text))
+// Serve serves a receiver's methods (net/rpc) on standard input and output, to their end.
+func Serve(receiver any) {
+	srv := rpc.NewServer()
+	run.Check(srv.Register(receiver))
+	srv.ServeConn(pipes{os.Stdin, os.Stdout})
 }
 
-func cpuOf(stat string) (time.Duration, error) {
-	end := strings.LastIndex(stat, ") ") // the end of the name, which may contain anything
-	fields := strings.Fields(stat[end+1:])
-	if end < 0 || len(fields) < 13 {
-		return 0, fmt.Errorf("stat %q: not in the form of proc(5)", stat)
-	}
-	var ticks int64
-	for _, field := range fields[11:13] {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * clockTick, nil
+type pipes struct {
+	io.ReadCloser
+	io.WriteCloser
 }
 
-// Written returns how many bytes the process made the kernel write to disk (write_bytes of
-// proc(5)).
-func Written(pid int) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "write_bytes:"); ok {
-			return strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
-		}
-	}
-	return 0, fmt.Errorf("process %d has no write_bytes", pid)
+func (p pipes) Close() error { return errors.Join(p.ReadCloser.Close(), p.WriteCloser.Close()) }
+
+// Use is what a process has used of the machine, and has of it.
+type Use struct {
+	CPU      time.Duration // on all cores
+	Resident int64
+	Written  int64 // to disk
+}
+
+// UseOf returns a process's use until now.
+func UseOf(pid int) Use {
+	p := run.Must(procfs.NewProc(pid))
+	cpu := run.Must(p.Stat()).CPUTime() * float64(time.Second)
+	return Use{time.Duration(cpu), int64(run.Must(p.NewStatus()).VmRSS), int64(run.Must(p.IO()).WriteBytes)} //nolint:gosec // not that much
 }

@@ -6,36 +6,24 @@ import (
 
 	chclient "github.com/jpillora/chisel/client"
 	chserver "github.com/jpillora/chisel/server"
-	"golang.org/x/sync/errgroup"
+
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
 
 const chiselAuth = "bench:bench"
 
-func chiselRelay(ctx context.Context, at Place) error {
-	srv, err := chserver.NewServer(&chserver.Config{Auth: chiselAuth, Reverse: true, KeepAlive: 25 * time.Second})
-	if err != nil {
-		return err
-	}
+func chiselRelay(ctx context.Context, at Place) {
+	srv := run.Must(chserver.NewServer(&chserver.Config{Auth: chiselAuth, Reverse: true, KeepAlive: 25 * time.Second}))
 	host, port := split(at.Tunnel)
-	if err := srv.StartContext(ctx, host, port); err != nil {
-		return err
-	}
-	return srv.Wait()
+	run.Check(srv.StartContext(ctx, host, port))
+	run.Check(srv.Wait())
 }
 
-func chiselAgent(ctx context.Context, at Place) error {
-	c, err := chclient.NewClient(&chclient.Config{
+func chiselAgent(ctx context.Context, at Place) {
+	c := run.Must(chclient.NewClient(&chclient.Config{
 		Server: "http://" + at.Via, Auth: chiselAuth, KeepAlive: 25 * time.Second, MaxRetryCount: -1,
 		Remotes: []string{"R:" + at.Public + ":" + at.Local},
-	})
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveLocal(ctx, at) })
-	if err := c.Start(ctx); err != nil {
-		return err
-	}
-	group.Go(c.Wait)
-	return group.Wait()
+	}))
+	run.Check(c.Start(ctx))
+	together(c.Wait, func() error { return serveAt(ctx, at.Local, at.Dir) })
 }

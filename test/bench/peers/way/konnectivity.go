@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"path/filepath"
 
-	"golang.org/x/sync/errgroup"
 	agentapp "sigs.k8s.io/apiserver-network-proxy/cmd/agent/app"
 	agentoptions "sigs.k8s.io/apiserver-network-proxy/cmd/agent/app/options"
 	serverapp "sigs.k8s.io/apiserver-network-proxy/cmd/server/app"
@@ -17,26 +16,21 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/pkg/server"
 )
 
-// konnectivityRelay returns the proxy server with a socket of HTTP CONNECT, and in place of the API
+// konnectivityRelay runs the proxy server with a socket of HTTP CONNECT, and in place of the API
 // server, which would dial through it, a listener.
-func konnectivityRelay(ctx context.Context, at Place) error {
+func konnectivityRelay(ctx context.Context, at Place) {
 	o := serveroptions.NewProxyRunOptions()
 	o.Mode, o.UdsName, o.ServerPort = server.ModeHTTPConnect, filepath.Join(at.Dir, "konnectivity.sock"), 0
-	host, port := split(at.Tunnel)
-	o.AgentBindAddress, o.AgentPort = host, number(port)
+	host, _ := split(at.Tunnel)
+	o.AgentBindAddress, o.AdminBindAddress, o.HealthBindAddress = host, host, host
+	o.AgentPort, o.AdminPort, o.HealthPort = number(at.Tunnel), number(at.RelaySpare[0]), number(at.RelaySpare[1])
 	o.ClusterCert, o.ClusterKey, o.ClusterCaCert = certFile(at.Dir, relay), keyFile(at.Dir, relay), caFile(at.Dir)
-	_, port = split(at.RelaySpare[0])
-	o.AdminPort, o.AdminBindAddress = number(port), host
-	_, port = split(at.RelaySpare[1])
-	o.HealthPort, o.HealthBindAddress = number(port), host
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return (&serverapp.Proxy{}).Run(o, ctx.Done()) })
-	group.Go(func() error {
-		return relayTo(ctx, at.Public, func(ctx context.Context) (net.Conn, error) {
-			return connectThrough(ctx, o.UdsName, at.Local)
-		})
-	})
-	return group.Wait()
+	together(
+		func() error { return (&serverapp.Proxy{}).Run(o, ctx.Done()) },
+		func() error {
+			return relayTo(ctx, at.Public, func() (net.Conn, error) { return connectThrough(ctx, o.UdsName, at.Local) })
+		},
+	)
 }
 
 func connectThrough(ctx context.Context, socket, target string) (net.Conn, error) {
@@ -59,18 +53,15 @@ func connectThrough(ctx context.Context, socket, target string) (net.Conn, error
 	return conn, nil
 }
 
-func konnectivityAgent(ctx context.Context, at Place) error {
+func konnectivityAgent(ctx context.Context, at Place) {
 	o := agentoptions.NewGrpcProxyAgentOptions()
-	host, port := split(at.Via)
-	o.ProxyServerHost, o.ProxyServerPort = host, number(port)
+	host, _ := split(at.Via)
+	o.ProxyServerHost, o.AdminBindAddress, o.HealthServerHost = host, host, host
+	o.ProxyServerPort, o.AdminServerPort, o.HealthServerPort = number(at.Via), number(at.AgentSpare[0]), number(at.AgentSpare[1])
 	o.AgentCert, o.AgentKey, o.CaCert = certFile(at.Dir, agent), keyFile(at.Dir, agent), caFile(at.Dir)
 	o.AgentID = AgentID
-	_, port = split(at.AgentSpare[0])
-	o.AdminServerPort, o.AdminBindAddress = number(port), host
-	_, port = split(at.AgentSpare[1])
-	o.HealthServerPort, o.HealthServerHost = number(port), host
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveLocal(ctx, at) })
-	group.Go(func() error { return (&agentapp.Agent{}).Run(o, ctx.Done(), ctx.Done()) })
-	return group.Wait()
+	together(
+		func() error { return serveAt(ctx, at.Local, at.Dir) },
+		func() error { return (&agentapp.Agent{}).Run(o, ctx.Done(), ctx.Done()) },
+	)
 }

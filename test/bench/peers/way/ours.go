@@ -7,37 +7,27 @@ import (
 	"strings"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-// oursRelay returns edge and tunnel server, joined as the control plane joins them.
-func oursRelay(ctx context.Context, at Place) error {
-	secure, err := relayTLS(at.Dir)
-	if err != nil {
-		return err
+func oursRelay(ctx context.Context, at Place) {
+	_, serve := edgeAndTunnel(ctx, at, at.Public)
+	together(serve...)
+}
+
+// edgeAndTunnel returns edge and tunnel server, joined as the control plane joins them. Runners
+// connect to their address.
+func edgeAndTunnel(ctx context.Context, at Place, runners string) (*server.Server, []func() error) {
+	tunnels := run.Must(server.New(server.Config{TLS: relayTLS(at.Dir), Identify: agentOf, Log: zerolog.Nop()}))
+	front := edge.New(edge.Config{Domain: domain, Handover: tunnels.Handover, Log: zerolog.Nop()})
+	return tunnels, []func() error{
+		func() error { return tunnels.Serve(ctx, listen(ctx, at.Tunnel)) },
+		func() error { return front.Serve(ctx, listen(ctx, runners)) },
 	}
-	tunnels, err := server.New(server.Config{TLS: secure, Identify: agentOf, Log: zerolog.Nop()})
-	if err != nil {
-		return err
-	}
-	agents, err := listen(ctx, at.Tunnel)
-	if err != nil {
-		return err
-	}
-	runners, err := listen(ctx, at.Public)
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return tunnels.Serve(ctx, agents) })
-	group.Go(func() error {
-		return edge.New(edge.Config{Domain: domain, Handover: tunnels.Handover, Log: zerolog.Nop()}).Serve(ctx, runners)
-	})
-	return group.Wait()
 }
 
 func agentOf(state tls.ConnectionState) (string, error) {
@@ -49,21 +39,20 @@ func agentOf(state tls.ConnectionState) (string, error) {
 	return "", errors.New("no agent's certificate")
 }
 
-// oursAgent returns the agent's tunnel, as the agent makes it.
-func oursAgent(ctx context.Context, at Place) error {
-	secure, err := agentTLS(at.Dir)
-	if err != nil {
-		return err
-	}
-	tun, err := tunnel.New(tunnel.Config{
-		ServerAddress: at.Via, ServerName: relayName, AgentID: AgentID, Instance: "bench",
+func oursAgent(ctx context.Context, at Place) {
+	_, serve := agentEnd(ctx, at, false)
+	together(serve...)
+}
+
+// agentEnd returns the agent's tunnel, as the agent makes it.
+func agentEnd(ctx context.Context, at Place, public bool) (*tunnel.Tunnel, []func() error) {
+	secure := agentTLS(at.Dir)
+	tun := run.Must(tunnel.New(tunnel.Config{
+		ServerAddress: at.Via, ServerName: relayName, AgentID: AgentID, Instance: "bench", TakePublic: public,
 		TLS: func(context.Context) (*tls.Config, error) { return secure, nil }, Log: zerolog.Nop(),
-	})
-	if err != nil {
-		return err
+	}))
+	return tun, []func() error{
+		func() error { return tun.Run(ctx) },
+		func() error { return serve(tun.Listener(), at.Dir) },
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return tun.Run(ctx) })
-	group.Go(func() error { return serve(ctx, tun.Listener(), at.Dir) })
-	return group.Wait()
 }

@@ -8,11 +8,15 @@ package way
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"slices"
-	"sync"
+	"strconv"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
 
 // Place is where the parts of one way are. The processes receive it as an argument: the secrets are
@@ -31,14 +35,14 @@ type Place struct {
 	RelaySpare, AgentSpare [2]string
 }
 
-// Way is one way. Relay and Agent each run one side of it until ctx ends. They run in processes of
-// their own, which a signal ends: frp's and konnectivity's parts cannot be stopped otherwise.
+// Way is one way. Relay and Agent each run one side of it. They run in processes of their own, which
+// a signal ends: frp's and konnectivity's parts cannot be stopped otherwise.
 type Way struct {
 	Name string
 	// Note describes it in one line.
 	Note  string
-	Relay func(ctx context.Context, at Place) error // nil for direct
-	Agent func(ctx context.Context, at Place) error
+	Relay func(ctx context.Context, at Place) // nil for direct
+	Agent func(ctx context.Context, at Place)
 }
 
 // Ours is the name of this product's way, Direct that of the way without a tunnel.
@@ -62,70 +66,75 @@ func All() []Way {
 }
 
 // Named returns the way of that name.
-func Named(name string) (Way, error) {
+func Named(name string) Way {
 	all := append(All(), ToApps()...)
-	i := slices.IndexFunc(all, func(w Way) bool { return w.Name == name })
-	if i < 0 {
-		return Way{}, errors.New(name + ": there is no such way")
+	return all[slices.IndexFunc(all, func(w Way) bool { return w.Name == name })]
+}
+
+// together runs the parts of a side, which ends with the first of them.
+func together(parts ...func() error) {
+	ended := make(chan error, len(parts))
+	for _, part := range parts {
+		go func() {
+			var err error
+			ended <- errors.Join(run.Try(func() { err = part() }), err)
+		}()
 	}
-	return all[i], nil
+	run.Check(<-ended)
 }
 
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	return new(net.ListenConfig).Listen(ctx, "tcp", address)
+func listen(ctx context.Context, address string) net.Listener {
+	return run.Must(new(net.ListenConfig).Listen(ctx, "tcp", address))
 }
 
-// acceptAll handles each connection in a goroutine until ctx ends, and waits for them.
-func acceptAll(ctx context.Context, ln net.Listener, take func(net.Conn)) error {
-	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
-	defer stop()
-	var all sync.WaitGroup
-	defer all.Wait()
+// acceptAll handles each connection in a goroutine; one that fails is closed.
+func acceptAll(ln net.Listener, take func(net.Conn)) error {
 	for {
 		conn, err := ln.Accept()
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it was told to end
-		}
 		if err != nil {
 			return err
 		}
-		all.Go(func() { take(conn) })
+		go func() {
+			if run.Try(func() { take(conn) }) != nil {
+				_ = conn.Close()
+			}
+		}()
 	}
 }
 
 // relayTo listens for connections of Runners and forwards each to a connection that dial opens.
-func relayTo(ctx context.Context, address string, dial func(context.Context) (net.Conn, error)) error {
-	ln, err := listen(ctx, address)
-	if err != nil {
-		return err
-	}
-	return acceptAll(ctx, ln, func(runner net.Conn) {
-		far, err := dial(ctx)
-		if err != nil {
-			_ = runner.Close()
-			return
+func relayTo(ctx context.Context, address string, dial func() (net.Conn, error)) error {
+	return acceptAll(listen(ctx, address), func(runner net.Conn) {
+		far := run.Must(dial())
+		join := func(to, from net.Conn) {
+			_, _ = io.Copy(to, from)
+			_, _ = to.Close(), from.Close()
 		}
-		join(runner, far)
+		go join(runner, far)
+		join(far, runner)
 	})
 }
 
-// join copies in both directions until either ends, then closes both.
-func join(a, b net.Conn) {
-	var both sync.WaitGroup
-	both.Go(func() {
-		_, _ = io.Copy(a, b)
-		_, _ = a.Close(), b.Close()
-	})
-	_, _ = io.Copy(b, a)
-	_, _ = a.Close(), b.Close()
-	both.Wait()
-}
-
-// split returns the host and port of a valid address.
-func split(address string) (string, string) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		panic("bench: bad address " + address)
+// keepDialling connects to the relay again and again.
+func keepDialling(ctx context.Context, at Place, secure *tls.Config, use func(net.Conn)) {
+	for {
+		if conn, err := (&tls.Dialer{Config: secure}).DialContext(ctx, "tcp", at.Via); err == nil {
+			use(conn)
+			_ = conn.Close() // it has ended, for any reason
+		}
+		run.Rest(ctx, time.Second)
 	}
+}
+
+// split returns the host and port of an address.
+func split(address string) (host, port string) {
+	host, port, err := net.SplitHostPort(address)
+	run.Check(err)
 	return host, port
+}
+
+// number returns the port of an address.
+func number(address string) int {
+	_, port := split(address)
+	return run.Must(strconv.Atoi(port))
 }

@@ -8,16 +8,11 @@ import (
 	"net"
 	"os"
 	"sync/atomic"
-	"time"
 
 	"github.com/hashicorp/yamux"
-	"golang.org/x/sync/errgroup"
+
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
-
-var errNoAgent = errors.New("the agent is not connected")
-
-// redial is how long our own agents wait before they connect again.
-const redial = time.Second
 
 func yamuxConfig() *yamux.Config {
 	cfg := yamux.DefaultConfig()
@@ -26,65 +21,29 @@ func yamuxConfig() *yamux.Config {
 	return cfg
 }
 
-func yamuxRelay(ctx context.Context, at Place) error {
-	secure, err := relayTLS(at.Dir)
-	if err != nil {
-		return err
-	}
-	ln, err := listen(ctx, at.Tunnel)
-	if err != nil {
-		return err
-	}
+func yamuxRelay(ctx context.Context, at Place) {
 	var current atomic.Pointer[yamux.Session]
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		return acceptAll(ctx, tls.NewListener(ln, secure), func(conn net.Conn) {
-			if session, err := yamux.Client(conn, yamuxConfig()); err == nil {
-				current.Store(session)
-				<-session.CloseChan()
-			}
-		})
-	})
-	group.Go(func() error {
-		return relayTo(ctx, at.Public, func(context.Context) (net.Conn, error) {
-			session := current.Load()
-			if session == nil {
-				return nil, errNoAgent
-			}
-			return session.Open()
-		})
-	})
-	return group.Wait()
+	together(
+		func() error {
+			return acceptAll(tls.NewListener(listen(ctx, at.Tunnel), relayTLS(at.Dir)), func(conn net.Conn) {
+				current.Store(run.Must(yamux.Client(conn, yamuxConfig())))
+			})
+		},
+		func() error {
+			return relayTo(ctx, at.Public, func() (net.Conn, error) {
+				if session := current.Load(); session != nil {
+					return session.Open()
+				}
+				return nil, errors.New("the agent is not connected")
+			})
+		},
+	)
 }
 
-func yamuxAgent(ctx context.Context, at Place) error {
-	secure, err := agentTLS(at.Dir)
-	if err != nil {
-		return err
-	}
-	return keepDialling(ctx, at.Via, secure, func(conn net.Conn) error {
-		session, err := yamux.Server(conn, yamuxConfig())
-		if err != nil {
-			return err
-		}
-		return serve(ctx, yamuxListener{session}, at.Dir)
+func yamuxAgent(ctx context.Context, at Place) {
+	keepDialling(ctx, at, agentTLS(at.Dir), func(conn net.Conn) {
+		_ = serve(yamuxListener{run.Must(yamux.Server(conn, yamuxConfig()))}, at.Dir) // to the connection's end
 	})
-}
-
-// keepDialling connects to the relay again and again.
-func keepDialling(ctx context.Context, address string, secure *tls.Config, use func(net.Conn) error) error {
-	for ctx.Err() == nil {
-		conn, err := (&tls.Dialer{Config: secure}).DialContext(ctx, "tcp", address)
-		if err == nil {
-			_ = use(conn) // it has ended, for any reason
-			_ = conn.Close()
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(redial):
-		}
-	}
-	return nil
 }
 
 type yamuxListener struct{ *yamux.Session }
