@@ -8,13 +8,11 @@ package way
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
@@ -51,17 +49,14 @@ const (
 	Direct = "direct"
 )
 
-// All returns the ways, those with bounds first.
+// All returns the ways.
 func All() []Way {
 	return []Way{
 		{Direct, "direct TLS to the agent, as if it had an inbound port", nil, directAgent},
 		{Ours, "edge, frps and frpc of this product", oursRelay, oursAgent},
 		{"frp", "stock frp v0.71.0: a tcp proxy over TLS", frpRelay, frpAgent},
 		{"chisel", "chisel v1.11.3: a reverse port over SSH in a websocket", chiselRelay, chiselAgent},
-		{"remotedialer", "rancher/remotedialer v0.6.1: a websocket over TLS", remotedialerRelay, remotedialerAgent},
 		{"konnectivity", "apiserver-network-proxy v0.34.0: gRPC over TLS, HTTP CONNECT at the front", konnectivityRelay, konnectivityAgent},
-		{"yamux", "hashicorp/yamux v0.1.1 over TLS, 6 MiB windows, no more", yamuxRelay, yamuxAgent},
-		{"reverse-h2", "HTTP/2 whose client is the relay, 6 MiB windows: a stream per connection", reverseRelay, reverseAgent},
 	}
 }
 
@@ -113,17 +108,6 @@ func relayTo(ctx context.Context, address string, dial func() (net.Conn, error))
 		go join(runner, far)
 		join(far, runner)
 	})
-}
-
-// keepDialling connects to the relay again and again.
-func keepDialling(ctx context.Context, at Place, secure *tls.Config, use func(net.Conn)) {
-	for {
-		if conn, err := (&tls.Dialer{Config: secure}).DialContext(ctx, "tcp", at.Via); err == nil {
-			use(conn)
-			_ = conn.Close() // it has ended, for any reason
-		}
-		run.Rest(ctx, time.Second)
-	}
 }
 
 // split returns the host and port of an address.
