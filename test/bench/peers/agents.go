@@ -30,7 +30,7 @@ type agents struct {
 
 	*run.Run
 	sys      *harness.System
-	crowd    *proc.Process
+	crowd    *proc.Served
 	consumer *listener
 	curves   curves
 	empty    proc.Use // the control plane's, before the first agent
@@ -103,9 +103,6 @@ func (b *agents) begin(ctx context.Context) {
 
 // close stops everything. It does not hang on broken parts.
 func (b *agents) close() error {
-	if b.crowd != nil {
-		b.crowd.Kill()
-	}
 	if b.consumer != nil {
 		b.consumer.stop()
 	}
@@ -123,7 +120,7 @@ func (b *agents) used() proc.Use { return proc.UseOf(b.sys.ControlPlanePID()) }
 // enrol starts the crowd and makes its agents register.
 func (b *agents) enrol(ctx context.Context) {
 	token := run.Must(b.sys.CreateToken(ctx, "--uses", "0"))
-	b.crowd = proc.StartServing("the crowd", b.sys.Dir+"/crowd.log", roleCommand, roleCrowd)
+	b.crowd = proc.StartServed(ctx, b.Run, b.sys.Dir, "crowd", roleCommand, roleCrowd)
 	start := time.Now()
 	b.crowd.Call(ctx, "Crowd.Enrol", crowd.Enrolment{
 		URL: b.sys.APIURL(), CAFile: b.sys.DataDir() + "/ca.pem", Token: token, Count: b.Agents,
@@ -148,14 +145,14 @@ func (b *agents) awaitBack(ctx context.Context, since time.Time) ([]point, float
 }
 
 func (b *agents) storm(ctx context.Context) {
-	before, crowdBefore, start := b.used(), proc.UseOf(b.crowd.PID), time.Now()
+	before, crowdBefore, start := b.used(), proc.UseOf(b.crowd.PID()), time.Now()
 	b.crowd.Call(ctx, "Crowd.Connect", crowd.None{}, new(crowd.None))
 	curve, took := b.awaitBack(ctx, start)
 	each := func(after, before proc.Use) float64 {
 		return run.Milliseconds(after.CPU-before.CPU) / float64(b.Agents)
 	}
 	b.Add("agents.storm.cpu", each(b.used(), before))
-	b.Add("agents.storm.cpu.crowd", each(proc.UseOf(b.crowd.PID), crowdBefore))
+	b.Add("agents.storm.cpu.crowd", each(proc.UseOf(b.crowd.PID()), crowdBefore))
 	b.Add("agents.storm", took)
 	b.curves.Storm = curve
 }
@@ -183,7 +180,7 @@ func (b *agents) measureIdle(ctx context.Context) {
 	end, after, beats := look()
 	beats -= beatsBefore
 	seconds, n := end.Sub(start).Seconds(), float64(b.Agents)
-	simulated := float64(proc.UseOf(b.crowd.PID).Resident)
+	simulated := float64(proc.UseOf(b.crowd.PID()).Resident)
 	b.Add("agents.memory", float64(after.Resident-b.empty.Resident)/n/1e3)
 	b.Add("agents.memory.crowd", simulated/n/1e3)
 	b.Add("agents.memory.together", (float64(after.Resident)+simulated)/1e9)

@@ -29,7 +29,7 @@ type gateway struct {
 
 	*run.Run
 	dir      string
-	flood    *proc.Process
+	flood    *proc.Served
 	direct   *instance
 	visitors []*contender
 	runner   *http.Client
@@ -70,9 +70,8 @@ func (b *gateway) Measure(ctx context.Context, r *run.Run) {
 // begin starts an App, a flood, and all ways to the App.
 func (b *gateway) begin(ctx context.Context) {
 	const address = "127.0.68.1:4000"
-	app := proc.Start("the App", filepath.Join(b.dir, "app.log"), roleCommand, roleApp, address)
-	b.flood = proc.StartServing("the flood", filepath.Join(b.dir, "flood.log"), roleCommand, roleFlood)
-	b.OnClose(func() error { app.Kill(); b.flood.Kill(); return nil })
+	b.OnClose(proc.Start(b.dir, "app", roleCommand, roleApp, address).Kill)
+	b.flood = proc.StartServed(ctx, b.Run, b.dir, "flood", roleCommand, roleFlood)
 	for _, w := range way.ToApps() {
 		i := startInstance(b.Run, w, b.dir, address, 0)
 		for _, p := range []way.Protocol{way.HTTP1, way.HTTP2} {

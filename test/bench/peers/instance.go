@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/proc"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
 const (
@@ -29,7 +29,7 @@ type instance struct {
 	*run.Run
 	way                 way.Way
 	at                  way.Place
-	relay, agent, delay *proc.Process // no relay for direct
+	relay, agent, delay *harness.Program // no relay for direct
 }
 
 // contender is a way with a protocol, and a client that uses it.
@@ -58,41 +58,32 @@ func startInstance(r *run.Run, w way.Way, dir, local string, oneWay time.Duratio
 	}
 	i := &instance{Run: r, way: w, at: at}
 	if oneWay > 0 {
-		i.delay = proc.Start("delay line", i.log(roleDelay), roleCommand, roleDelay, address(7), at.Tunnel, oneWay.String())
+		i.delay = i.start(roleDelay, address(7), at.Tunnel, oneWay.String())
 		i.at.Via = address(7)
 		if w.Relay == nil {
 			i.at.Public = address(7)
 		}
 	}
-	r.OnClose(i.stop)
-	i.startRelay()
-	i.agent = i.startSide(roleAgent)
+	place := string(run.Must(json.Marshal(i.at)))
+	if w.Relay != nil {
+		i.relay = i.start(roleRelay, w.Name, place)
+	}
+	i.agent = i.start(roleAgent, w.Name, place)
 	return i
 }
 
-// startRelay starts the relay, also after it was killed.
-func (i *instance) startRelay() {
-	if i.way.Relay != nil {
-		i.relay = i.startSide(roleRelay)
-	}
+func (i *instance) start(role string, args ...string) *harness.Program {
+	p := proc.Start(i.at.Dir, i.way.Name+"-"+role, append([]string{roleCommand, role}, args...)...)
+	i.OnClose(p.Kill)
+	return p
 }
 
-func (i *instance) startSide(role string) *proc.Process {
-	place := string(run.Must(json.Marshal(i.at)))
-	return proc.Start(i.way.Name+"'s "+role, i.log(role), roleCommand, role, i.way.Name, place)
-}
-
-func (i *instance) log(role string) string {
-	return filepath.Join(i.at.Dir, i.way.Name+"-"+role+".log")
-}
-
-func (i *instance) stop() error {
-	for _, p := range []*proc.Process{i.agent, i.delay, i.relay} {
+func (i *instance) stop() {
+	for _, p := range []*harness.Program{i.agent, i.delay, i.relay} {
 		if p != nil {
-			p.Kill()
+			run.Check(p.Kill())
 		}
 	}
-	return nil
 }
 
 // await waits until a request is answered. Each attempt uses a new connection.
@@ -101,6 +92,11 @@ func (i *instance) await(ctx context.Context, client *http.Client, url string, w
 		ctx, cancel := context.WithTimeout(ctx, askFor)
 		defer cancel()
 		defer client.CloseIdleConnections()
+		for _, p := range []*harness.Program{i.agent, i.relay} {
+			if p != nil && !p.Running() {
+				run.Failf("%s has a side that ended; its last lines:\n%s", i.way.Name, p.LastLines(8))
+			}
+		}
 		load.Get(ctx, client, url+load.PathSmall)
 	})
 }
@@ -112,9 +108,9 @@ func (i *instance) awaitRunner(ctx context.Context, within time.Duration) {
 
 // sides returns the way's processes, and this one, which is the load.
 func (i *instance) sides() map[string]int {
-	sides := map[string]int{roleAgent: i.agent.PID, "load": os.Getpid()}
+	sides := map[string]int{roleAgent: i.agent.PID(), "load": os.Getpid()}
 	if i.relay != nil {
-		sides[roleRelay] = i.relay.PID
+		sides[roleRelay] = i.relay.PID()
 	}
 	return sides
 }

@@ -64,8 +64,8 @@ func play(ctx context.Context, role string, args []string) {
 	case roleApp:
 		way.App(ctx, args[0])
 	case roleFlood:
-		proc.Serve(&Flood{clients: map[string]*http.Client{}})
+		proc.Serve(ctx, args[0], &Flood{clients: map[string]*http.Client{}})
 	case roleCrowd:
-		proc.Serve(&crowd.Crowd{})
+		proc.Serve(ctx, args[0], &crowd.Crowd{})
 	}
 }

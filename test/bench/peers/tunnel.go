@@ -190,9 +190,9 @@ func (b *tunnel) measureReconnect(ctx context.Context) {
 		}
 		all.Go(func() {
 			err := run.Try(func() {
-				i.relay.Kill()
+				run.Check(i.relay.Kill())
 				killed := time.Now()
-				i.startRelay()
+				run.Check(i.relay.Start())
 				i.awaitRunner(ctx, b.Reconnect)
 				b.results.add(row{i.way.Name, way.HTTP1}, "reconnect", time.Since(killed).Seconds())
 			})
@@ -208,7 +208,7 @@ func (b *tunnel) measureReconnect(ctx context.Context) {
 // others stopped.
 func (b *tunnel) measureFar(ctx context.Context) {
 	for _, i := range b.instances {
-		run.Check(i.stop())
+		i.stop()
 	}
 	for _, w := range b.ways() {
 		if b.Short && !compared(w.Name) && w.Name != "frp" {
@@ -228,7 +228,7 @@ func (b *tunnel) measureFar(ctx context.Context) {
 				b.results.add(c.row, "far."+direction, rate/1e6)
 			}
 		}
-		run.Check(i.stop())
+		i.stop()
 		b.Say("%s", w.Name)
 	}
 }
