@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 // cores starts as many pods in some seconds.
 const atATime = 8
 
-// TestTheTableIsWhole: sixty failures, and of each is known what has to be said.
-func TestTheTableIsWhole(t *testing.T) {
+// TestTable_Complete: sixty failures, and of each is known what has to be said.
+func TestTable_Complete(t *testing.T) {
 	names, missing := map[string]bool{}, 0
 	for _, f := range Table(Images{Hello: "hello", Root: "root", Named: "named", Foreign: "foreign", Odd: "odd"}) {
 		assert.False(t, names[f.Name], "%s is there twice", f.Name)

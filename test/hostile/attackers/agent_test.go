@@ -23,8 +23,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestAHostileAgent enrols an agent that means ill with the control plane.
-func TestAHostileAgent(t *testing.T) {
+// TestControlPlane_HostileAgent enrols an agent that means ill with the control plane.
+func TestControlPlane_HostileAgent(t *testing.T) {
 	suite.Release(t, "attackers of the whole system")
 	token, err := sys.CreateToken(t.Context())
 	require.NoError(t, err)

@@ -67,9 +67,9 @@ func startGit(t *testing.T) *gitHost {
 	return g
 }
 
-// TestAHostileGitRepository has an honest Runner, whom the policy lets follow repositories, follow
+// TestSource_HostileRepository has an honest Runner, whom the policy lets follow repositories, follow
 // some of a server that means ill.
-func TestAHostileGitRepository(t *testing.T) {
+func TestSource_HostileRepository(t *testing.T) {
 	setPolicy(t, repositories)
 	enforceBaseline(t)
 	_, err := sys.Cluster.Kubectl(t.Context(), "apply", "--server-side", "-f", "../../../deployments/sources.yaml")
