@@ -45,7 +45,7 @@ var instances int
 // 0. local is the App that it leads to, if any.
 func startInstance(r *run.Run, w way.Way, dir, local string, oneWay time.Duration) *instance {
 	instances++
-	address := func(port int) string { return fmt.Sprintf("127.0.67.%d:%d", instances, 4000+port) }
+	address := func(port int) string { return fmt.Sprintf("%s:%d", way.Address(instances), 4000+port) }
 	at := way.Place{
 		Dir: dir, Public: address(0), Tunnel: address(1), Via: address(1), Local: address(2),
 		RelaySpare: [2]string{address(3), address(4)}, AgentSpare: [2]string{address(5), address(6)},

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -23,6 +24,12 @@ const (
 	relayName   = "localhost"
 	ttl         = 24 * time.Hour
 )
+
+// maxInstances is how many ways may be started in one run.
+const maxInstances = 32
+
+// Address returns the address of this machine that an instance of a way has for itself.
+func Address(instance int) string { return fmt.Sprintf("127.0.67.%d", instance) }
 
 // The files of NewCertificates: each holder has a certificate and its key.
 const (
@@ -46,7 +53,11 @@ func NewCertificates(dir string) {
 		write(keyFile(dir, holder), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 	}
 	write(caFile(dir), authority.Bundle())
-	server := run.Must(authority.Server([]string{relayName, "127.0.0.1"}, ttl))
+	names := []string{relayName}
+	for n := range maxInstances {
+		names = append(names, Address(n))
+	}
+	server := run.Must(authority.Server(names, ttl))
 	var chain []byte
 	for _, der := range server.Certificate {
 		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
