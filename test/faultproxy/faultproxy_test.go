@@ -81,22 +81,16 @@ func TestProxy_Hold(t *testing.T) {
 			say(t, conn, "before")
 			hear(t, conn, lines, "before")
 			w.Set(c)
+			another, theirs := dial(t, w)
 			say(t, conn, "meanwhile")
+			say(t, another, "hello")
 			hearNothing(t, conn, lines)
+			hearNothing(t, another, theirs)
 			w.Set(faultproxy.Condition{})
 			hear(t, conn, lines, "meanwhile")
+			hear(t, another, theirs, "hello")
 		})
 	}
-}
-
-func TestProxy_HoldsNewConnection(t *testing.T) {
-	w, _, _ := echo(t)
-	w.Set(faultproxy.Condition{HoldDown: true})
-	conn, lines := dial(t, w)
-	say(t, conn, "hello")
-	hearNothing(t, conn, lines)
-	w.Set(faultproxy.Condition{})
-	hear(t, conn, lines, "hello")
 }
 
 func TestProxy_Cut(t *testing.T) {

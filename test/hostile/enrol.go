@@ -1,55 +1,46 @@
 package hostile
 
 import (
-	"context"
 	"crypto/tls"
-	"crypto/x509"
+	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 )
 
-// Enrol registers an agent at a control plane, without the agent's program. It returns the agent's
-// identity, and the TLS that it calls the control plane with.
-func Enrol(ctx context.Context, url, token, name, cluster string) (id controlapi.Identity, config *tls.Config, err error) {
+// Enrol registers an agent at a control plane, without the agent's program.
+func Enrol(t testing.TB, url, token, name string) *identity.Identity {
+	t.Helper()
 	parsed, err := controlapi.ParseToken(token)
-	if err != nil {
-		return id, nil, err
-	}
+	require.NoError(t, err)
 	trust, err := controlapi.Trust{Fingerprint: parsed.Fingerprint}.TLSConfig(url)
-	if err != nil {
-		return id, nil, err
-	}
+	require.NoError(t, err)
 	key, err := identity.NewKey()
-	if err != nil {
-		return id, nil, err
-	}
+	require.NoError(t, err)
 	csr, err := identity.CSR(key)
-	if err != nil {
-		return id, nil, err
-	}
-	client, err := controlapi.NewClient(controlapi.ClientConfig{
-		URL: url, TLS: func() *tls.Config { return trust }, Log: zerolog.Nop(),
-		Origin: func() controlapi.Origin { return controlapi.Origin{ClusterUID: cluster} },
-	})
-	if err != nil {
-		return id, nil, err
-	}
+	require.NoError(t, err)
+	client := Control(t, url, name, trust)
 	defer client.Close()
-	id, err = client.Register(ctx, parsed, controlapi.RegisterRequest{
-		Name: name, ClusterUID: cluster, CSR: csr, AgentVersion: "1", RunnerAPIVersion: "v1", Clock: time.Now(),
+	answer, err := client.Register(t.Context(), parsed, controlapi.RegisterRequest{
+		Name: name, ClusterUID: name, CSR: csr, AgentVersion: "1", RunnerAPIVersion: "v1", Clock: time.Now(),
 	})
-	if err != nil {
-		return id, nil, err
-	}
-	own, err := identity.New(key, id, false)
-	if err != nil {
-		return id, nil, err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM([]byte(id.CABundle))
-	return id, &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{own.Certificate}}, nil
+	require.NoError(t, err)
+	id, err := identity.New(key, answer, false)
+	require.NoError(t, err)
+	return id
+}
+
+// Control returns an agent's client of the control plane.
+func Control(t testing.TB, url, name string, config *tls.Config) *controlapi.Client {
+	t.Helper()
+	client, err := controlapi.NewClient(controlapi.ClientConfig{
+		URL: url, TLS: func() *tls.Config { return config }, Log: zerolog.Nop(), Origin: func() controlapi.Origin { return controlapi.Origin{ClusterUID: name} },
+	})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
 }
