@@ -37,21 +37,19 @@ type agent struct {
 	control  *controlapi.Client
 	tunnel   *tunnel.Tunnel
 
-	beating sync.Mutex // one heartbeat at a time
-	next    *time.Timer
-	last    tunnel.Phase // at the last heartbeat
-	ticket  string       // the heartbeat's
-	idle    time.Duration
-	beats   atomic.Int64
-	heard   atomic.Int64 // when the last heartbeat was answered, in Unix nanoseconds
-	trouble atomic.Pointer[string]
+	refreshed chan struct{}
+	ticket    string // the heartbeat's
+	idle      time.Duration
+	beats     atomic.Int64
+	heard     atomic.Int64 // when the last heartbeat was answered, in Unix nanoseconds
+	trouble   atomic.Pointer[string]
 }
 
 func newAgent(id *identity.Identity, number int, url string) *agent {
 	secure, own, cluster := id.ControlPlaneTLS(nil), id.TLS(), clusterUID(number)
 	a := &agent{
 		id: id, instance: "pod-" + strconv.Itoa(number), process: rand.Text(),
-		idle: time.Duration(id.HeartbeatInterval) * time.Second,
+		idle: time.Duration(id.HeartbeatInterval) * time.Second, refreshed: make(chan struct{}, 1),
 	}
 	a.tunnel = run.Must(tunnel.New(tunnel.Config{
 		ServerAddress: id.Tunnel.Address, ServerName: id.Tunnel.ServerName, AgentID: id.AgentID, Instance: a.instance,
@@ -70,10 +68,7 @@ func (a *agent) live(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() { a.note(a.tunnel.Run(ctx)) })
-	parts.Go(func() {
-		a.tunnel.Settle(ctx)
-		a.beatAt(ctx, 0)
-	})
+	parts.Go(func() { a.heartbeats(ctx) })
 	a.note(transport.Serve(ctx, a.tunnel.Listener(), transport.ServeConfig{
 		Handler: http.NotFoundHandler(), Log: zerolog.Nop(),
 		TLS: transport.TLS(transport.TLSConfig{
@@ -84,18 +79,13 @@ func (a *agent) live(ctx context.Context) {
 	}))
 }
 
-// beatAt schedules the next heartbeat. A timer starts it: an agent at rest needs no goroutine for
-// that.
-func (a *agent) beatAt(ctx context.Context, after time.Duration) {
-	a.beating.Lock()
-	defer a.beating.Unlock()
-	a.next = time.AfterFunc(after, func() { a.heartbeat(ctx) })
-}
-
 // refresh handles a refresh request: the next heartbeat comes now, or after the one in progress.
 func (a *agent) refresh(context.Context) error {
 	if a.beats.Load() > 0 { // otherwise one is already due
-		a.next.Reset(0)
+		select {
+		case a.refreshed <- struct{}{}:
+		default:
+		}
 	}
 	return nil
 }
@@ -107,20 +97,23 @@ func (a *agent) note(err error) {
 	}
 }
 
-// heartbeat follows the agent's schedule: soon after a change or a failed call, and otherwise at
+// heartbeats follows the agent's schedule: soon after a change or a failed call, and otherwise at
 // the control plane's interval.
-func (a *agent) heartbeat(ctx context.Context) {
-	a.beating.Lock()
-	defer a.beating.Unlock()
-	phase, next := a.tunnel.Status().Phase, busyInterval
-	if err := a.beat(ctx, phase); err != nil {
-		a.note(err)
-	} else if phase == a.last {
-		next = a.idle
-	}
-	a.last = phase
-	if ctx.Err() == nil {
-		a.next.Reset(next)
+func (a *agent) heartbeats(ctx context.Context) {
+	a.tunnel.Settle(ctx)
+	for last := tunnel.Phase(""); ctx.Err() == nil; {
+		phase, next := a.tunnel.Status().Phase, busyInterval
+		if err := a.beat(ctx, phase); err != nil {
+			a.note(err)
+		} else if phase == last {
+			next = a.idle
+		}
+		last = phase
+		select {
+		case <-a.refreshed:
+		case <-time.After(next):
+		case <-ctx.Done():
+		}
 	}
 }
 

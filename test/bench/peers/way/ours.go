@@ -4,11 +4,20 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
 	"strings"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	public "github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
@@ -55,4 +64,88 @@ func agentEnd(ctx context.Context, at Place, public bool) (*tunnel.Tunnel, []fun
 		func() error { return tun.Run(ctx) },
 		func() error { return serve(tun.Listener(), at.Dir) },
 	}
+}
+
+// The ways from a visitor to an App. On all but frp's, TLS ends in the relay: frps cannot end it.
+const (
+	GatewayTunnel = "gateway"
+	GatewayDirect = "gateway-direct"
+	GatewayFRP    = "gateway-frp"
+	// Host and OtherHost are public.
+	Host, OtherHost = "localhost", "other.localhost"
+)
+
+// ToApps returns the ways from a visitor to an App, which Place.Local is the address of.
+func ToApps() []Way {
+	return []Way{
+		{GatewayDirect, "the gateway, which connects to the App", gatewayDirect, func(ctx context.Context, _ Place) { <-ctx.Done() }},
+		{GatewayTunnel, "the gateway, tunnel and agent of this product", gatewayTunnel, gatewayAgent},
+		{GatewayFRP, "stock frp v0.71.0: an https vhost, https2http at the agent", frpVhostRelay, frpVhostAgent},
+	}
+}
+
+// gatewayDirect has the gateway connect to the App by itself.
+func gatewayDirect(ctx context.Context, at Place) {
+	run.Check(serveGateway(ctx, at, func(ctx context.Context, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", at.Local)
+	}))
+}
+
+// gatewayTunnel has Runners' edge beside the gateway, at the first spare port.
+func gatewayTunnel(ctx context.Context, at Place) {
+	tunnels, serve := edgeAndTunnel(ctx, at, at.RelaySpare[0])
+	together(append(serve, func() error { return serveGateway(ctx, at, tunnels.DialPublic) })...)
+}
+
+func serveGateway(ctx context.Context, at Place, dial func(context.Context, string) (net.Conn, error)) error {
+	table := Table(ctx, filepath.Join(at.Dir, fmt.Sprintf("routes-%x.db", at.Public)), map[string][]string{AgentID: {Host, OtherHost}})
+	return gateway.New(gateway.Config{
+		Table: table.Table, Dial: dial, AgentName: func(id string) string { return id }, Log: zerolog.Nop(),
+		TLS:     &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair(at.Dir, relay)}, NextProtos: []string{"h2", "http/1.1"}},
+		Metrics: gateway.NewMetrics(prometheus.NewRegistry(), "bench"),
+	}).Serve(ctx, listen(ctx, at.Public), nil)
+}
+
+// Routes are a gateway's table and the database that it follows.
+type Routes struct {
+	Table *gateway.Table
+	Store *store.Store
+}
+
+// Table returns a table with proven hosts, by agent.
+func Table(ctx context.Context, file string, of map[string][]string) *Routes {
+	s := run.Must(store.Open(ctx, file))
+	r := &Routes{gateway.NewTable(s, time.Now), s}
+	for id, names := range of {
+		run.Check(s.InsertAgent(ctx, store.Agent{ID: id, Name: id, ClusterUID: id, State: "online", RegisteredAt: time.Now()}))
+		r.Put(ctx, id, names...)
+	}
+	run.Check(r.Table.Refresh(ctx))
+	return r
+}
+
+// Put gives an agent further proven hosts, as its report and the check of DNS do.
+func (r *Routes) Put(ctx context.Context, agentID string, names ...string) {
+	now := time.Now()
+	run.Check(r.Store.Update(ctx, func(tx *store.Tx) error {
+		err := tx.PutRoutes(ctx, agentID, nil, store.RouteSet{Digest: "bench", At: now})
+		for _, name := range names {
+			if err == nil {
+				err = tx.PutClaim(ctx, store.HostClaim{AgentID: agentID, Host: name, Proof: hosts.CNAME, ClaimedAt: now, ProvenAt: now})
+			}
+		}
+		return err
+	}))
+}
+
+// gatewayAgent serves Runners and the public, as the agent does.
+func gatewayAgent(ctx context.Context, at Place) {
+	tun, serve := agentEnd(ctx, at, true)
+	handler := public.NewHandler(nil, zerolog.Nop())
+	var routes []public.Route
+	for _, name := range []string{Host, OtherHost} {
+		routes = append(routes, public.Route{Host: name, Path: "/", PathType: "Prefix", Addresses: []string{at.Local}})
+	}
+	handler.Set(routes)
+	together(append(serve, func() error { return handler.Serve(ctx, tun.Public(), time.Second) })...)
 }
