@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -185,17 +183,14 @@ func (r *results) ratio(of, to row, what string) float64 {
 	return run.Ratio(r.samples[of][what], r.samples[to][what])
 }
 
-// medians prints and returns those of all contenders.
+// medians returns those of all contenders.
 func (r *results) medians() (all []medians) {
 	for _, of := range r.rows {
 		m := medians{of, map[string]float64{}}
-		fmt.Printf("\n%s %s", of.Way, of.Protocol)
-		for _, what := range slices.Sorted(maps.Keys(r.samples[of])) {
-			m.Medians[what] = math.Round(100*run.Median(r.samples[of][what])) / 100
-			fmt.Printf("  %s %g", what, m.Medians[what])
+		for what, samples := range r.samples[of] {
+			m.Medians[what] = math.Round(100*run.Median(samples)) / 100
 		}
 		all = append(all, m)
 	}
-	fmt.Println()
 	return all
 }
