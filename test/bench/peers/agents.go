@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
-	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/proc"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
@@ -30,10 +29,10 @@ type agents struct {
 
 	*run.Run
 	sys      *harness.System
-	crowd    *proc.Served
+	crowd    *served
 	consumer *listener
 	curves   curves
-	empty    proc.Use // the control plane's, before the first agent
+	empty    use // the control plane's, before the first agent
 }
 
 const (
@@ -115,14 +114,14 @@ func (b *agents) close() error {
 }
 
 // used returns what the control plane has taken of the machine until now.
-func (b *agents) used() proc.Use { return proc.UseOf(b.sys.ControlPlanePID()) }
+func (b *agents) used() use { return useOf(b.sys.ControlPlanePID()) }
 
 // enrol starts the crowd and makes its agents register.
 func (b *agents) enrol(ctx context.Context) {
 	token := run.Must(b.sys.CreateToken(ctx, "--uses", "0"))
-	b.crowd = proc.StartServed(ctx, b.Run, b.sys.Dir, "crowd", roleCommand, roleCrowd)
+	b.crowd = startServed(ctx, b.Run, b.sys.Dir, "crowd", roleCommand, roleCrowd)
 	start := time.Now()
-	b.crowd.Call(ctx, "Crowd.Enrol", crowd.Enrolment{
+	b.crowd.call(ctx, "Crowd.Enrol", crowd.Enrolment{
 		URL: b.sys.APIURL(), CAFile: b.sys.DataDir() + "/ca.pem", Token: token, Count: b.Agents,
 	}, new(crowd.None))
 	b.Add("agents.enrolled", float64(b.Agents)/time.Since(start).Seconds())
@@ -134,7 +133,7 @@ func (b *agents) awaitBack(ctx context.Context, since time.Time) ([]point, float
 	curve := []point{{}}
 	b.Await(ctx, connectTimeout, lookEvery, func() {
 		var s crowd.State
-		b.crowd.Call(ctx, "Crowd.Look", since, &s)
+		b.crowd.call(ctx, "Crowd.Look", since, &s)
 		curve = append(curve, point{time.Since(since).Seconds(), s.Back})
 		if s.Back < b.Agents {
 			run.Failf("%d of %d agents are there, %d have a tunnel, %d a heartbeat answered; what failed: %s",
@@ -145,14 +144,14 @@ func (b *agents) awaitBack(ctx context.Context, since time.Time) ([]point, float
 }
 
 func (b *agents) storm(ctx context.Context) {
-	before, crowdBefore, start := b.used(), proc.UseOf(b.crowd.PID()), time.Now()
-	b.crowd.Call(ctx, "Crowd.Connect", crowd.None{}, new(crowd.None))
+	before, crowdBefore, start := b.used(), useOf(b.crowd.PID()), time.Now()
+	b.crowd.call(ctx, "Crowd.Connect", crowd.None{}, new(crowd.None))
 	curve, took := b.awaitBack(ctx, start)
-	each := func(after, before proc.Use) float64 {
+	each := func(after, before use) float64 {
 		return run.Milliseconds(after.CPU-before.CPU) / float64(b.Agents)
 	}
 	b.Add("agents.storm.cpu", each(b.used(), before))
-	b.Add("agents.storm.cpu.crowd", each(proc.UseOf(b.crowd.PID()), crowdBefore))
+	b.Add("agents.storm.cpu.crowd", each(useOf(b.crowd.PID()), crowdBefore))
 	b.Add("agents.storm", took)
 	b.curves.Storm = curve
 }
@@ -169,9 +168,9 @@ func (b *agents) restart(ctx context.Context) {
 
 // measureIdle takes memory and CPU when nothing has happened for a while but heartbeats.
 func (b *agents) measureIdle(ctx context.Context) {
-	look := func() (time.Time, proc.Use, float64) {
+	look := func() (time.Time, use, float64) {
 		var s crowd.State
-		b.crowd.Call(ctx, "Crowd.Look", time.Time{}, &s)
+		b.crowd.call(ctx, "Crowd.Look", time.Time{}, &s)
 		return time.Now(), b.used(), float64(s.Beats)
 	}
 	run.Rest(ctx, b.Settle)
@@ -180,7 +179,7 @@ func (b *agents) measureIdle(ctx context.Context) {
 	end, after, beats := look()
 	beats -= beatsBefore
 	seconds, n := end.Sub(start).Seconds(), float64(b.Agents)
-	simulated := float64(proc.UseOf(b.crowd.PID()).Resident)
+	simulated := float64(useOf(b.crowd.PID()).Resident)
 	b.Add("agents.memory", float64(after.Resident-b.empty.Resident)/n/1e3)
 	b.Add("agents.memory.crowd", simulated/n/1e3)
 	b.Add("agents.memory.together", (float64(after.Resident)+simulated)/1e9)

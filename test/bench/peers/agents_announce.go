@@ -83,7 +83,7 @@ func (b *agents) announce(ctx context.Context) {
 	run.Check(b.sys.Broker.Kill())
 	b.consumer.use((*ledger).killed)
 	start := time.Now()
-	b.crowd.Call(ctx, "Crowd.Post", crowd.Posting{Agents: b.Tellers, Each: b.Events / b.Tellers}, new(crowd.None))
+	b.crowd.call(ctx, "Crowd.Post", crowd.Posting{Agents: b.Tellers, Each: b.Events / b.Tellers}, new(crowd.None))
 	b.Add("announced.taken", float64(b.Events)/time.Since(start).Seconds())
 	start = time.Now()
 	b.consumer.use(func(l *ledger) { l.since = start })

@@ -14,7 +14,6 @@ import (
 
 	product "github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
-	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/proc"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
@@ -29,7 +28,7 @@ type gateway struct {
 
 	*run.Run
 	dir      string
-	flood    *proc.Served
+	flood    *served
 	direct   *instance
 	visitors []*contender
 	runner   *http.Client
@@ -70,8 +69,8 @@ func (b *gateway) Measure(ctx context.Context, r *run.Run) {
 // begin starts an App, a flood, and all ways to the App.
 func (b *gateway) begin(ctx context.Context) {
 	const address = "127.0.68.1:4000"
-	b.OnClose(proc.Start(b.dir, "app", roleCommand, roleApp, address).Kill)
-	b.flood = proc.StartServed(ctx, b.Run, b.dir, "flood", roleCommand, roleFlood)
+	b.OnClose(startProcess(b.dir, "app", roleCommand, roleApp, address).Kill)
+	b.flood = startServed(ctx, b.Run, b.dir, "flood", roleCommand, roleFlood)
 	for _, w := range way.ToApps() {
 		i := startInstance(b.Run, w, b.dir, address, 0)
 		for _, p := range []way.Protocol{way.HTTP1, way.HTTP2} {
@@ -139,7 +138,7 @@ func (b *gateway) besideFlood(ctx context.Context, address string, measure func(
 	surge := Surge{Dir: b.dir, Address: address, For: b.Duration + 2*warmUp}
 	run.Parallel(ctx, 2, -1, func(ctx context.Context, i int) {
 		if i == 0 {
-			b.flood.Call(ctx, "Flood.Send", surge, new(int))
+			b.flood.call(ctx, "Flood.Send", surge, new(int))
 		} else {
 			measure()
 		}

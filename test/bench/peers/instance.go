@@ -5,13 +5,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net"
 	"net/http"
+	"net/rpc"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
-	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/proc"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
@@ -75,7 +79,7 @@ func startInstance(r *run.Run, w way.Way, dir, local string, oneWay time.Duratio
 }
 
 func (i *instance) start(role string, args ...string) *harness.Program {
-	p := proc.Start(i.at.Dir, i.way.Name+"-"+role, append([]string{roleCommand, role}, args...)...)
+	p := startProcess(i.at.Dir, i.way.Name+"-"+role, append([]string{roleCommand, role}, args...)...)
 	i.OnClose(p.Kill)
 	return p
 }
@@ -122,7 +126,7 @@ func (i *instance) sides() map[string]int {
 func (i *instance) cpu() map[string]float64 {
 	used := map[string]float64{}
 	for side, pid := range i.sides() {
-		used[side] = run.Milliseconds(proc.UseOf(pid).CPU) * 1e3
+		used[side] = run.Milliseconds(useOf(pid).CPU) * 1e3
 	}
 	return used
 }
@@ -193,4 +197,56 @@ func (r *results) medians() (all []medians) {
 		all = append(all, m)
 	}
 	return all
+}
+
+// startProcess starts this program with those arguments. Its log is in the directory.
+func startProcess(dir, name string, args ...string) *harness.Program {
+	p := (&harness.System{Options: harness.Options{Dir: dir}}).NewProgram(name, run.Must(os.Executable()), args, nil)
+	run.Check(p.Start())
+	return p
+}
+
+// served is a process that calls serve.
+type served struct {
+	*harness.Program
+	client *rpc.Client
+}
+
+// startServed is like startProcess for a process that calls serve with its last argument.
+func startServed(ctx context.Context, r *run.Run, dir, name string, args ...string) *served {
+	socket := filepath.Join(dir, name+".sock")
+	s := &served{Program: startProcess(dir, name, append(args, socket)...)}
+	r.OnClose(s.Kill)
+	r.Await(ctx, upTimeout, askEvery, func() { s.client = run.Must(rpc.Dial("unix", socket)) })
+	return s
+}
+
+// call calls a method of the receiver that the process serves.
+func (s *served) call(ctx context.Context, method string, args, reply any) {
+	select {
+	case call := <-s.client.Go(method, args, reply, make(chan *rpc.Call, 1)).Done:
+		run.Check(call.Error)
+	case <-ctx.Done():
+		run.Check(ctx.Err())
+	}
+}
+
+// serve serves a receiver's methods (net/rpc) to the process's end.
+func serve(ctx context.Context, socket string, receiver any) {
+	run.Check(rpc.Register(receiver))
+	rpc.Accept(run.Must(new(net.ListenConfig).Listen(ctx, "unix", socket)))
+}
+
+// use is what a process has used of the machine, and has of it.
+type use struct {
+	CPU      time.Duration // on all cores
+	Resident int64
+	Written  int64 // to disk
+}
+
+// useOf returns a process's use until now.
+func useOf(pid int) use {
+	p := run.Must(procfs.NewProc(pid))
+	cpu := run.Must(p.Stat()).CPUTime() * float64(time.Second)
+	return use{time.Duration(cpu), int64(run.Must(p.NewStatus()).VmRSS), int64(run.Must(p.IO()).WriteBytes)} //nolint:gosec // not that much
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
-	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/proc"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
@@ -64,8 +63,8 @@ func play(ctx context.Context, role string, args []string) {
 	case roleApp:
 		way.App(ctx, args[0])
 	case roleFlood:
-		proc.Serve(ctx, args[0], &Flood{clients: map[string]*http.Client{}})
+		serve(ctx, args[0], &Flood{clients: map[string]*http.Client{}})
 	case roleCrowd:
-		proc.Serve(ctx, args[0], &crowd.Crowd{})
+		serve(ctx, args[0], &crowd.Crowd{})
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
-	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/proc"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
@@ -144,7 +143,7 @@ func besidePeers(level int) string { return fmt.Sprintf("rps.%d.beside peers", l
 func (b *tunnel) measureMemory(context.Context) {
 	for _, i := range b.instances {
 		for side, pid := range i.sides() {
-			b.results.add(row{i.way.Name, way.HTTP1}, "memory."+side, run.Mebibytes(proc.UseOf(pid).Resident))
+			b.results.add(row{i.way.Name, way.HTTP1}, "memory."+side, run.Mebibytes(useOf(pid).Resident))
 		}
 	}
 }
