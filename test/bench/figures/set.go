@@ -59,26 +59,20 @@ func New(p *Part) *Set { return &Set{Name: p.Name, part: p} }
 
 // Add adds a figure of the part, with its bound. An undefined figure is a programming error.
 func (s *Set) Add(id string, measured float64) {
-	d := s.part.definition(id)
-	if d == nil {
+	i := s.part.index(id)
+	if i < 0 {
 		panic(fmt.Sprintf("part %s of the benchmark has no figure %q", s.Name, id))
 	}
+	d := s.part.Definitions[i]
 	f := Figure{ID: id, Title: d.Title, Unit: d.Unit, Measured: measured}
 	f.judge(d.Bound)
 	s.Figures = append(s.Figures, f)
-	index := func(id string) int {
-		return slices.IndexFunc(s.part.Definitions, func(d Definition) bool { return d.ID == id })
-	}
-	slices.SortStableFunc(s.Figures, func(a, b Figure) int { return index(a.ID) - index(b.ID) })
+	slices.SortStableFunc(s.Figures, func(a, b Figure) int { return s.part.index(a.ID) - s.part.index(b.ID) })
 }
 
-// definition returns nil if there is none of that ID.
-func (p *Part) definition(id string) *Definition {
-	i := slices.IndexFunc(p.Definitions, func(d Definition) bool { return d.ID == id })
-	if i < 0 {
-		return nil
-	}
-	return &p.Definitions[i]
+// index returns where a figure is defined, or -1.
+func (p *Part) index(id string) int {
+	return slices.IndexFunc(p.Definitions, func(d Definition) bool { return d.ID == id })
 }
 
 // figure returns nil for a figure that was not measured.
@@ -122,10 +116,10 @@ func (s *Set) Check() error {
 		wrong("the figures of a short run are not to be quoted")
 	}
 	for _, f := range s.Figures {
-		d, judged := s.part.definition(f.ID), f
-		if d == nil {
+		i, judged := s.part.index(f.ID), f
+		if i < 0 {
 			wrong("figure %s is not defined", f.ID)
-		} else if judged.judge(d.Bound); !reflect.DeepEqual(judged, f) {
+		} else if judged.judge(s.part.Definitions[i].Bound); !reflect.DeepEqual(judged, f) {
 			wrong("figure %s has a bound or a holds that is not as computed", f.ID)
 		}
 	}
@@ -140,8 +134,8 @@ func (s *Set) Check() error {
 // Judge gives stored figures the current bounds.
 func (s *Set) Judge() {
 	for i := range s.Figures {
-		if d := s.part.definition(s.Figures[i].ID); d != nil {
-			s.Figures[i].judge(d.Bound)
+		if at := s.part.index(s.Figures[i].ID); at >= 0 {
+			s.Figures[i].judge(s.part.Definitions[at].Bound)
 		}
 	}
 }

@@ -7,17 +7,24 @@ package crowd
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net/http"
 	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
 // Crowd is served to the benchmark by net/rpc, which determines the form of its methods.
@@ -137,4 +144,137 @@ func (c *Crowd) Post(p Posting, _ *None) error {
 			}
 		})
 	})
+}
+
+// busyInterval is the agent's own interval, while something changes.
+const busyInterval = 5 * time.Second
+
+const kubernetesVersion = "v1.36.3"
+
+// capacity is the capacity of every simulated cluster.
+var capacity = controlapi.Capacity{Nodes: 3, ReadyNodes: 3, Pods: 330, RunningPods: 42, CPUMillis: 12000, MemoryBytes: 48 << 30}
+
+// agent is one of the crowd.
+type agent struct {
+	id       *identity.Identity
+	instance string
+	process  string
+	control  *controlapi.Client
+	tunnel   *tunnel.Tunnel
+
+	refreshed chan struct{}
+	ticket    string // the heartbeat's
+	idle      time.Duration
+	beats     atomic.Int64
+	heard     atomic.Int64 // when the last heartbeat was answered, in Unix nanoseconds
+	trouble   atomic.Pointer[string]
+}
+
+func newAgent(id *identity.Identity, number int, url string) *agent {
+	secure, own, cluster := id.ControlPlaneTLS(nil), id.TLS(), clusterUID(number)
+	a := &agent{
+		id: id, instance: "pod-" + strconv.Itoa(number), process: rand.Text(),
+		idle: time.Duration(id.HeartbeatInterval) * time.Second, refreshed: make(chan struct{}, 1),
+	}
+	a.tunnel = run.Must(tunnel.New(tunnel.Config{
+		ServerAddress: id.Tunnel.Address, ServerName: id.Tunnel.ServerName, AgentID: id.AgentID, Instance: a.instance,
+		Cluster: func() string { return cluster }, Log: zerolog.Nop(),
+		TLS: func(context.Context) (*tls.Config, error) { return own, nil },
+	}))
+	a.control = run.Must(controlapi.NewClient(controlapi.ClientConfig{
+		URL: url, TLS: func() *tls.Config { return secure }, Log: zerolog.Nop(), Streams: a.tunnel,
+		Origin: func() controlapi.Origin { return controlapi.Origin{Instance: a.instance, ClusterUID: cluster} },
+	}))
+	return a
+}
+
+// live keeps the tunnel up, serves its connections and sends heartbeats.
+func (a *agent) live(ctx context.Context) {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(func() { a.note(a.tunnel.Run(ctx)) })
+	parts.Go(func() { a.heartbeats(ctx) })
+	a.note(transport.Serve(ctx, a.tunnel.Listener(), transport.ServeConfig{
+		Handler: http.NotFoundHandler(), Log: zerolog.Nop(),
+		TLS: transport.TLS(transport.TLSConfig{
+			Certificate: func() (*tls.Certificate, error) { return &a.id.Certificate, nil },
+			Roots:       func() *x509.CertPool { return a.id.Roots }, TrustDomain: a.id.TrustDomain,
+			Refresh: a.refresh,
+		}),
+	}))
+}
+
+// refresh handles a refresh request: the next heartbeat comes now, or after the one in progress.
+func (a *agent) refresh(context.Context) error {
+	if a.beats.Load() > 0 { // otherwise one is already due
+		select {
+		case a.refreshed <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// note keeps the last failure.
+func (a *agent) note(err error) {
+	if err != nil {
+		a.trouble.Store(new(a.id.AgentID + ": " + err.Error()))
+	}
+}
+
+// heartbeats follows the agent's schedule: soon after a change or a failed call, and otherwise at
+// the control plane's interval.
+func (a *agent) heartbeats(ctx context.Context) {
+	a.tunnel.Settle(ctx)
+	for last := tunnel.Phase(""); ctx.Err() == nil; {
+		phase, next := a.tunnel.Status().Phase, busyInterval
+		if err := a.beat(ctx, phase); err != nil {
+			a.note(err)
+		} else if phase == last {
+			next = a.idle
+		}
+		last = phase
+		select {
+		case <-a.refreshed:
+		case <-time.After(next):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (a *agent) beat(ctx context.Context, phase tunnel.Phase) error {
+	answer, err := a.control.Heartbeat(ctx, controlapi.Heartbeat{
+		Clock: time.Now(), AgentVersion: version, RunnerAPIVersion: "v1", KubernetesVersion: kubernetesVersion,
+		Distribution: "simulated", Capacity: capacity, TunnelPhase: string(phase), Instance: a.instance, Process: a.process, Ticket: a.ticket,
+	})
+	if err != nil {
+		return err
+	}
+	a.ticket = answer.Ticket
+	if answer.IntervalSeconds > 0 {
+		a.idle = time.Duration(answer.IntervalSeconds) * time.Second
+	}
+	a.beats.Add(1)
+	a.heard.Store(time.Now().UnixNano())
+	return nil
+}
+
+func (a *agent) connectedSince(t time.Time) bool {
+	s := a.tunnel.Status()
+	return s.Phase == tunnel.Connected && s.Since.After(t)
+}
+
+// tell sends n events of an App, numbered from first.
+func (a *agent) tell(ctx context.Context, first, n int) error {
+	events := make([]controlapi.Event, n)
+	for i := range events {
+		events[i] = controlapi.Event{
+			ID: fmt.Sprintf("bench-%d", first+i), Type: "app.progressing", Time: time.Now(),
+			App: &controlapi.AppEvent{
+				Namespace: "shop", Name: "web", Image: "registry.example.com/shop/web:1.4.2", Generation: int64(first + i + 1),
+				Replicas: 3, Ready: 2, Message: "2 of 3 pods are ready",
+			},
+		}
+	}
+	return a.control.Events(ctx, controlapi.EventsRequest{Events: events})
 }
