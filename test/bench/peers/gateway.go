@@ -109,38 +109,20 @@ func (b *gateway) measureWays(ctx context.Context) {
 // it the machine's cores are.
 func (b *gateway) measureBeside(ctx context.Context) {
 	own := b.visitors[slices.IndexFunc(b.visitors, func(c *contender) bool { return c.row == row{way.GatewayTunnel, way.HTTP1} })]
-	b.InRounds(b.Rounds, func(int) {
-		for _, what := range []struct {
-			name, url string
-			client    *http.Client
-		}{{"runner", way.BaseURL, b.runner}, {"host", visitorURL, own.client}} {
-			for _, beside := range []string{"alone", "flood", "flood past"} {
-				p99 := func() {
-					got := load.RunClosed(ctx, what.client, what.url+load.PathSmall, measuredClients, warmUp, b.Duration)
-					b.results.add(own.row, what.name+".p99."+beside, got.P99)
-				}
-				switch beside {
-				case "alone":
-					p99()
-				case "flood":
-					b.besideFlood(ctx, own.at.Public, p99)
-				default:
-					b.besideFlood(ctx, b.direct.at.Public, p99)
-				}
+	measure := func(what, beside, address string, client *http.Client, url string) {
+		run.Parallel(ctx, 2, -1, func(ctx context.Context, i int) {
+			if i == 0 {
+				got := load.RunClosed(ctx, client, url+load.PathSmall, measuredClients, warmUp, b.Duration)
+				b.results.add(own.row, what+".p99."+beside, got.P99)
+			} else if address != "" { // for as long as the measurement and a little longer
+				b.flood.call(ctx, "Flood.Send", Surge{Dir: b.dir, Address: address, For: b.Duration + 2*warmUp}, new(int))
 			}
-		}
-	})
-}
-
-// besideFlood has visitors of the other host call an address, for as long as the measurement and a
-// little longer.
-func (b *gateway) besideFlood(ctx context.Context, address string, measure func()) {
-	surge := Surge{Dir: b.dir, Address: address, For: b.Duration + 2*warmUp}
-	run.Parallel(ctx, 2, -1, func(ctx context.Context, i int) {
-		if i == 0 {
-			b.flood.call(ctx, "Flood.Send", surge, new(int))
-		} else {
-			measure()
+		})
+	}
+	b.InRounds(b.Rounds, func(int) {
+		for _, beside := range [][2]string{{"alone", ""}, {"flood", own.at.Public}, {"flood past", b.direct.at.Public}} {
+			measure("runner", beside[0], beside[1], b.runner, way.BaseURL)
+			measure("host", beside[0], beside[1], own.client, visitorURL)
 		}
 	})
 }
