@@ -20,8 +20,6 @@ import (
 
 const (
 	name = "bench" // of the system, its agent and its Runner
-	// closeTimeout bounds the clean-up.
-	closeTimeout = 2 * time.Minute
 	// seenTimeout is how long a requested change may take to be seen.
 	seenTimeout = 2 * time.Minute
 	// tick is the interval of attempts.
@@ -45,7 +43,7 @@ func (b *rig) begin(ctx context.Context, r *run.Run, options harness.Options) {
 	r.Machine.Kubernetes = cluster.KubernetesVersion
 	options.Name, options.Out, options.AgentLogLevel = name, os.Stdout, "info"
 	b.sys = run.Must(harness.New(options))
-	r.OnClose(b.close)
+	r.OnCloseWithin(b.sys.Close)
 	r.Step("build the programs", func() { b.sys.Binaries = run.Must(harness.Build(ctx)) })
 	r.Step("a Kubernetes", func() {
 		run.Check(b.sys.StartKubernetes(ctx))
@@ -59,17 +57,8 @@ func (b *rig) begin(ctx context.Context, r *run.Run, options harness.Options) {
 		run.Must(b.sys.CreateRunner(ctx, name))
 		run.Check(b.sys.DeployAgent(ctx, name, run.Must(b.sys.CreateToken(ctx))))
 		b.client = run.Must(b.sys.Dial(ctx, name, name))
+		r.OnClose(func() error { b.client.Close(); return nil })
 	})
-}
-
-// close takes everything down. It does not hang on what is broken.
-func (b *rig) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	if b.client != nil {
-		b.client.Close()
-	}
-	return b.sys.Close(ctx)
 }
 
 func (b *rig) namespace(ctx context.Context, name string) {

@@ -37,7 +37,7 @@ func (s *Set) block() string {
 	var b strings.Builder
 	b.WriteString("\n")
 	for _, line := range s.origin() {
-		b.WriteString(folded("- " + line))
+		b.WriteString(folded(line))
 	}
 	b.WriteString("\n| figure | measured | bound | |\n|---|---|---|---|\n")
 	for _, d := range s.part.Definitions {
@@ -99,23 +99,17 @@ func (s *Set) origin() (lines []string) {
 	return append(lines, fmt.Sprintf("bounds that hold: %d of %d", hold, bounds), fmt.Sprintf("made from [%s](%s%s)", file, up, file))
 }
 
-// folded breaks a line of a list.
-func folded(text string) string {
-	var b strings.Builder
-	column := 0
-	for i, word := range strings.Split(text, " ") {
-		switch {
-		case i > 0 && column+1+len(word) > width:
-			b.WriteString("\n  ")
-			column = 2
-		case i > 0:
-			b.WriteString(" ")
-			column++
+// folded returns an item of a list, broken where it is too long.
+func folded(item string) (out string) {
+	line := "-"
+	for _, word := range strings.Fields(item) {
+		if len(line)+1+len(word) > width {
+			out += line + "\n"
+			line = " "
 		}
-		b.WriteString(word)
-		column += len(word)
+		line += " " + word
 	}
-	return b.String() + "\n"
+	return out + line + "\n"
 }
 
 // Figure is one thing that was measured.

@@ -44,7 +44,6 @@ const (
 	// else.
 	descriptorsPerTwo, otherDescriptors = 3, 300
 	connectTimeout                      = 3 * time.Minute
-	closeTimeout                        = 2 * time.Minute
 	// lookEvery is how often the crowd is asked how its agents are.
 	lookEvery = 250 * time.Millisecond
 )
@@ -59,7 +58,6 @@ type curves struct {
 func (b *agents) Measure(ctx context.Context, r *run.Run) {
 	b.Run = r
 	b.fit()
-	r.OnClose(b.close)
 	r.Step("RabbitMQ, the control plane on SQLite, a Runner that listens", func() { b.begin(ctx) })
 	r.Step(fmt.Sprintf("%d simulated agents register", b.Agents), func() { b.enrol(ctx) })
 	r.Step("all connect at once", func() { b.storm(ctx) })
@@ -92,25 +90,13 @@ func (b *agents) begin(ctx context.Context) {
 		args = append(args, "--pprof-listen", b.Pprof)
 	}
 	b.sys = run.Must(harness.New(harness.Options{Name: "bench-agents", Out: os.Stdout, ListenIP: loopback, ControlPlaneArgs: args}))
+	b.OnCloseWithin(b.sys.Close)
 	b.sys.Binaries = run.Must(harness.Build(ctx))
 	run.Check(b.sys.StartBroker(ctx))
 	run.Check(b.sys.StartControlPlane(ctx))
 	run.Must(b.sys.CreateRunner(ctx, benchRunner))
-	b.consumer = listen(ctx, b.sys.Broker)
+	b.consumer = b.listen(ctx)
 	b.empty = b.used()
-}
-
-// close stops everything. It does not hang on broken parts.
-func (b *agents) close() error {
-	if b.consumer != nil {
-		b.consumer.stop()
-	}
-	if b.sys == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	return b.sys.Close(ctx)
 }
 
 // used returns what the control plane has taken of the machine until now.

@@ -25,19 +25,18 @@ const (
 
 // listener is a Runner that reads its queue and keeps account.
 type listener struct {
-	stop func()
-	mu   sync.Mutex
+	mu sync.Mutex
 	ledger
 }
 
 // listen consumes the Runner's queue from now on, over all outages.
-func listen(ctx context.Context, b *broker.Broker) *listener {
-	l := &listener{ledger: newLedger()}
+func (b *agents) listen(ctx context.Context) *listener {
+	l, from := &listener{ledger: newLedger()}, b.sys.Broker
 	ready := make(chan struct{})
 	first := sync.OnceFunc(func() { close(ready) })
 	consumer := run.Must(announce.NewConsumer(announce.ConsumerConfig{
 		Config: rabbitmq.Config{
-			URLs: []string{b.URL(broker.UserRunner)}, TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: b.CAPool()}, Log: zerolog.Nop(),
+			URLs: []string{from.URL(broker.UserRunner)}, TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: from.CAPool()}, Log: zerolog.Nop(),
 		},
 		Queue: rabbitmq.RunnerQueue(benchRunner), Prefetch: prefetch, Ready: func() { first(); l.use((*ledger).listening) },
 	}))
@@ -49,7 +48,7 @@ func listen(ctx context.Context, b *broker.Broker) *listener {
 			return nil
 		})
 	})
-	l.stop = func() { cancel(); work.Wait() }
+	b.OnClose(func() error { cancel(); work.Wait(); return nil })
 	select {
 	case <-ready:
 	case <-ctx.Done():

@@ -41,7 +41,8 @@ type Run struct {
 
 const (
 	// tellEvery is how often a long step reports its progress.
-	tellEvery = 10 * time.Second
+	tellEvery    = 10 * time.Second
+	closeTimeout = 2 * time.Minute
 	// workers is how many things Each does at a time.
 	workers = 8
 )
@@ -137,6 +138,15 @@ func parse(flags *flag.FlagSet, b Benchmark, isShort *bool) error {
 
 // OnClose has a function called after everything, the last one first.
 func (r *Run) OnClose(f func() error) { r.closers = append(r.closers, f) }
+
+// OnCloseWithin is OnClose for a function that does not hang on what is broken.
+func (r *Run) OnCloseWithin(f func(context.Context) error) {
+	r.OnClose(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		return f(ctx)
+	})
+}
 
 // Say prints a line about the current step.
 func (r *Run) Say(format string, args ...any) { fmt.Printf("   "+format+"\n", args...) }
