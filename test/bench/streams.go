@@ -54,10 +54,7 @@ var (
 func logs(i int) runnerapi.Key { return named(streamsNamespace, "logs", i) }
 
 func (b *streams) Measure(ctx context.Context, r *run.Run) {
-	b.begin(ctx, r, harness.Options{
-		Kubernetes:    cluster.Options{WithoutMetrics: true},
-		AgentSettings: map[string]string{"PIPEOPS_METRICS_ADDRESS": ":" + agentMetricsPort},
-	})
+	b.begin(ctx, r, harness.Options{Kubernetes: cluster.Options{WithoutMetrics: true}})
 	r.Step(fmt.Sprintf("%d Apps that log, one that floods, one that moves bytes", b.Apps), func() { b.fill(ctx) })
 	r.Step("50 commands a second without and with a stalled reader", func() { b.measureStalled(ctx) })
 	r.Step(fmt.Sprintf("%d followed logs for %d s", b.Apps*b.Streams, b.Seconds), func() { b.measureLogs(ctx) })
@@ -70,7 +67,7 @@ func (b *streams) Measure(ctx context.Context, r *run.Run) {
 // is needed of that.
 func (b *streams) fill(ctx context.Context) {
 	b.image = run.Must(b.sys.Cluster.LoadProgram(ctx, cluster.Program{Package: "./test/apps/hello", Name: "tar", Ref: "apps.test/tar"}))
-	b.allowAll(ctx)
+	b.prepareAgent(ctx)
 	b.namespace(ctx, streamsNamespace)
 	for i := range b.Apps {
 		b.deploy(ctx, logs(i), b.logging(b.Lines))
@@ -89,8 +86,12 @@ func (b *streams) logging(lines int) runnerapi.AppSpec {
 	return b.app("-lines", fmt.Sprint(lines), "-line-size", fmt.Sprint(b.Line))
 }
 
-// allowAll makes the policy that commands which reach into pods need.
-func (b *streams) allowAll(ctx context.Context) {
+// prepareAgent makes the policy that commands which reach into pods need, and the Secret while which
+// exists the agent has its port of metrics open.
+func (b *streams) prepareAgent(ctx context.Context) {
+	run.Must(b.kube.CoreV1().Secrets("pipeops").Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "pipeops-alerts"}, StringData: map[string]string{"token": "0123456789abcdef0123456789abcdef"},
+	}, metav1.CreateOptions{}))
 	run.Must(b.kube.CoreV1().ConfigMaps("pipeops").Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "pipeops-policy"},
 		Data:       map[string]string{"policy.yaml": "rules:\n- name: inside\n  commands: [exec-app, port-forward-app]\n- name: all\n"},
@@ -100,6 +101,7 @@ func (b *streams) allowAll(ctx context.Context) {
 			run.Failf("the policy does not hold yet")
 		}
 	})
+	b.Await(ctx, startTimeout*3, tick, func() { b.number(ctx, callsOpen) }) // the kubelet brings the Secret late
 }
 
 // watchMemory samples the agent's memory, in MiB, until the returned function is called.
