@@ -149,7 +149,8 @@ func (b *monitoring) push(ctx context.Context) {
 func call(ctx context.Context, method, at string, body []byte) []byte {
 	r := run.Must(http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body)))
 	r.Header.Set("Content-Type", "application/json")
-	resp := run.Must(http.DefaultClient.Do(r))
+	resp, err := http.DefaultClient.Do(r)
+	run.Check(err)
 	defer func() { _ = resp.Body.Close() }()
 	text := run.Must(io.ReadAll(resp.Body))
 	if resp.StatusCode/100 != 2 {

@@ -55,7 +55,9 @@ func sizeOf(ctx context.Context, name, profiles string, pid int) ledger.Size {
 }
 
 func profile(ctx context.Context, at, what string) string {
-	answer := run.Must(http.DefaultClient.Do(run.Must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/debug/pprof/"+what, nil))))
+	req := run.Must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/debug/pprof/"+what, nil))
+	answer, err := http.DefaultClient.Do(req)
+	run.Check(err)
 	defer func() { _ = answer.Body.Close() }()
 	body := run.Must(io.ReadAll(io.LimitReader(answer.Body, profilesLimit)))
 	if answer.StatusCode != http.StatusOK {
