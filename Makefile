@@ -99,22 +99,15 @@ bench bench-short:
 	  $(MAKE) --no-print-directory bench-$$part || broken="$$broken bench-$$part"; done; \
 	  test -z "$$broken" || { echo "failed:$$broken"; exit 1; }
 
-PEERS_FLAGS := $(if $(SHORT),-short,-out docs/bench -page docs/contributing/bench.md)
+BENCH_FLAGS := $(if $(SHORT),-short,-out docs/bench -page docs/contributing/bench.md)
 bench-apps: ## Of these the agent beside 25 000 pods: some ten minutes
-	@go run ./test/setup bench-apps
-	@mkdir -p $(BIN)
-	@go build -trimpath -o $(BIN)/bench ./test/bench
-	@exec $(BIN)/bench $(if $(SHORT),-apps 30 -unmanaged 500 -lists 20 -deploys 10 -rounds 3,-out docs/bench -page docs/contributing/bench.md)
 bench-streams: ## Of these followed logs, port-forwards and copies: some 15 minutes
-	@go run ./test/setup bench-streams
-	@mkdir -p $(BIN)
-	@go build -trimpath -o $(BIN)/bench ./test/bench
-	@exec $(BIN)/bench streams $(if $(SHORT),-apps 2 -streams 10 -seconds 20 -bytes 67108864 -rounds 2 -inside 5,-out docs/bench -page docs/contributing/bench.md)
 bench-monitoring: ## Of these the memory of agent, Prometheus and Loki on a small machine: some 20 minutes
-	@go run ./test/setup bench-monitoring
+bench-apps bench-streams bench-monitoring: bench-%:
+	@go run ./test/setup bench-$*
 	@mkdir -p $(BIN)
 	@go build -trimpath -o $(BIN)/bench ./test/bench
-	@exec $(BIN)/bench monitoring $(if $(SHORT),-apps 2 -seconds 30,-out docs/bench -page docs/contributing/bench.md)
+	@exec $(BIN)/bench $* $(BENCH_FLAGS)
 bench-tunnel: ## Of these the tunnel beside its peers: some ten minutes
 bench-agents: ## Of these a control plane with 10 000 agents, and its console: some eight minutes
 bench-gateway: ## Of these the gateway beside direct connections and frp's HTTPS vhost: some three minutes
@@ -122,7 +115,7 @@ bench-tunnel bench-agents bench-gateway: bench-%:
 	@go run ./test/setup bench-$*
 	@mkdir -p $(BIN)
 	@cd $(PEERS) && go build -trimpath -o $(CURDIR)/$(BIN)/peers .
-	@exec $(BIN)/peers $* $(PEERS_FLAGS)
+	@exec $(BIN)/peers $* $(BENCH_FLAGS)
 
 .PHONY: chaos
 DURATION ?= 1h

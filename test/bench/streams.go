@@ -1,98 +1,49 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
-// streamSize is how much is streamed, and for how long.
-type streamSize struct {
-	Apps    int
-	Streams int
-	Seconds float64
-	Lines   int
-	Line    int
-	Bytes   int64
-	Flood   int
-	Rounds  int
-	Inside  int
-}
-
-func (s streamSize) String() string {
-	return fmt.Sprintf("%d followed logs for %.0f s, %d MiB each way", s.Apps*s.Streams, s.Seconds, s.Bytes>>20)
-}
-
-// measureStreams measures what streams: logs, port-forwards, copies. Its flags follow the word.
-func measureStreams(ctx context.Context) error {
-	var s streamSize
-	flags := flag.CommandLine
-	flags.IntVar(&s.Apps, "apps", 10, "Apps that log numbered lines")
-	flags.IntVar(&s.Streams, "streams", 20, "readers that follow each App's log")
-	flags.Float64Var(&s.Seconds, "seconds", 600, "how long they follow")
-	flags.IntVar(&s.Lines, "lines", 40, "lines that each App logs a second")
-	flags.IntVar(&s.Line, "line-size", 1000, "bytes of a line")
-	flags.Int64Var(&s.Bytes, "bytes", 1<<30, "bytes to forward and to copy, each way")
-	flags.IntVar(&s.Flood, "flood", 4000, "lines a second of the pod that floods")
-	flags.IntVar(&s.Rounds, "rounds", 5, "rounds of commands without and with a stalled reader")
-	flags.IntVar(&s.Inside, "inside", 20, "commands and forwarded ports that are open when the other side goes")
-	end := endFlags()
-	if err := flags.Parse(os.Args[2:]); err != nil {
-		return err
-	}
-	if s.Apps < 1 || s.Streams < 1 || s.Seconds < 1 || s.Lines < 1 || s.Bytes < 1 || s.Flood < 1 || s.Rounds < 1 || s.Inside < 1 {
-		return errors.New("all sizes have to be 1 or more")
-	}
-	rig, err := newRig(ctx, figures.Streams, end.output)
-	if err != nil {
-		return err
-	}
-	b := &streams{streamSize: s, rig: rig}
-	return b.finish(ctx, b.perform(ctx), s, end)
-}
-
-// streams is one run.
+// streams measures what streams: logs, port-forwards, copies.
 type streams struct {
-	streamSize
-	*rig
+	Apps    int `flag:"apps" usual:"10" short:"2" help:"Apps that log numbered lines"`
+	Streams int `flag:"streams" usual:"20" short:"10" help:"readers that follow each App's log"`
+	Seconds int `flag:"seconds" usual:"600" short:"20" help:"how long they follow"`
+	Lines   int `flag:"lines" usual:"40" help:"lines that each App logs a second"`
+	Line    int `flag:"line-size" usual:"1000" help:"bytes of a line"`
+	Bytes   int `flag:"bytes" usual:"1073741824" short:"67108864" help:"bytes to forward and to copy, each way"`
+	Flood   int `flag:"flood" usual:"4000" help:"lines a second of the pod that floods"`
+	Rounds  int `flag:"rounds" usual:"5" short:"2" help:"rounds of commands without and with a stalled reader"`
+	Inside  int `flag:"inside" usual:"20" short:"5" help:"commands and forwarded ports that are open when the other side goes"`
+
+	rig
 	image string
 }
 
-func (b *streams) perform(ctx context.Context) error {
-	return b.all(ctx, []stage{
-		{"build the programs", func(ctx context.Context) error { return b.build(ctx, streamsSystem()) }},
-		{"a Kubernetes", b.kubernetes},
-		{"RabbitMQ, the control plane, the agent", b.agent},
-		{fmt.Sprintf("%d Apps that log, one that floods, one that moves bytes", b.Apps), b.fill},
-		{fmt.Sprintf("50 commands a second without and with a stalled reader, %d times", b.Rounds), b.measureStalled},
-		{fmt.Sprintf("%d followed logs for %.0f s", b.Apps*b.Streams, b.Seconds), b.measureLogs},
-		{fmt.Sprintf("%d MiB each way", b.Bytes>>20), b.measureBytes},
-		{fmt.Sprintf("%d stalled readers at once", crowd), b.measureCrowd},
-		{"who goes takes the streams along", b.measureEnds},
-	})
-}
-
-const agentMetricsPort = "9090"
-
-func streamsSystem() harness.Options {
-	return harness.Options{
-		Kubernetes:    cluster.Options{WithoutMetrics: true},
-		AgentSettings: map[string]string{"PIPEOPS_METRICS_ADDRESS": ":" + agentMetricsPort},
-	}
-}
-
-const streamsNamespace = "streams"
+const (
+	agentMetricsPort = "9090"
+	streamsNamespace = "streams"
+	bytesPort        = 9000
+	moved            = "/data"
+	// sampleInterval is how often the agent's memory is measured.
+	sampleInterval = time.Second / 4
+)
 
 // The Apps beside those that log.
 var (
@@ -100,39 +51,31 @@ var (
 	moves  = runnerapi.Key{Namespace: streamsNamespace, Name: "moves"}
 )
 
-const (
-	bytesPort = 9000
-	moved     = "/data"
-)
+func logs(i int) runnerapi.Key { return named(streamsNamespace, "logs", i) }
 
-func logs(i int) runnerapi.Key {
-	return runnerapi.Key{Namespace: streamsNamespace, Name: fmt.Sprintf("logs-%d", i)}
+func (b *streams) Measure(ctx context.Context, r *run.Run) {
+	b.begin(ctx, r, harness.Options{Kubernetes: cluster.Options{WithoutMetrics: true}})
+	r.Step(fmt.Sprintf("%d Apps that log, one that floods, one that moves bytes", b.Apps), func() { b.fill(ctx) })
+	r.Step("50 commands a second without and with a stalled reader", func() { b.measureStalled(ctx) })
+	r.Step(fmt.Sprintf("%d followed logs for %d s", b.Apps*b.Streams, b.Seconds), func() { b.measureLogs(ctx) })
+	r.Step(fmt.Sprintf("%d MiB each way", b.Bytes>>20), func() { b.measureBytes(ctx) })
+	r.Step(fmt.Sprintf("%d stalled readers at once", crowd), func() { b.measureCrowd(ctx) })
+	r.Step("who goes takes the streams along", func() { b.measureEnds(ctx) })
 }
 
 // fill deploys the Apps. They are of one image whose program is called tar, and can do what
 // is needed of that.
-func (b *streams) fill(ctx context.Context) (err error) {
-	b.image, err = b.sys.Cluster.LoadProgram(ctx, cluster.Program{Package: "./test/apps/hello", Name: "tar", Ref: "apps.test/tar"})
-	if err != nil {
-		return err
-	}
-	if err := b.allowAll(ctx); err != nil {
-		return err
-	}
-	if _, err := b.client.Namespaces().Set(ctx, streamsNamespace, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{}); err != nil {
-		return err
-	}
+func (b *streams) fill(ctx context.Context) {
+	b.image = run.Must(b.sys.Cluster.LoadProgram(ctx, cluster.Program{Package: "./test/apps/hello", Name: "tar", Ref: "apps.test/tar"}))
+	b.prepareAgent(ctx)
+	b.namespace(ctx, streamsNamespace)
 	for i := range b.Apps {
-		if err := b.deploy(ctx, logs(i), b.logging(b.Lines)); err != nil {
-			return err
-		}
+		b.deploy(ctx, logs(i), b.logging(b.Lines))
 	}
-	if err := b.deploy(ctx, floods, b.logging(b.Flood)); err != nil {
-		return err
-	}
+	b.deploy(ctx, floods, b.logging(b.Flood))
 	mover := b.app("-bytes-listen", fmt.Sprintf(":%d", bytesPort))
 	mover.Volumes = []runnerapi.Volume{{Name: "data", MountPath: moved, EmptyDir: &runnerapi.EmptyDir{}}}
-	return b.deploy(ctx, moves, mover)
+	b.deploy(ctx, moves, mover)
 }
 
 func (b *streams) app(args ...string) runnerapi.AppSpec {
@@ -143,42 +86,78 @@ func (b *streams) logging(lines int) runnerapi.AppSpec {
 	return b.app("-lines", fmt.Sprint(lines), "-line-size", fmt.Sprint(b.Line))
 }
 
-func (b *streams) deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.AppSpec) error {
-	app, err := b.client.Apps().Deploy(ctx, key, spec, runnerapi.WriteOptions{})
-	if err != nil {
-		return err
-	}
-	return b.awaitRollout(ctx, key, app.Generation)
-}
-
-// allowAll returns the policy that commands which reach into pods need.
-func (b *streams) allowAll(ctx context.Context) error {
-	policy := &corev1.ConfigMap{
+// prepareAgent makes the policy that commands which reach into pods need, and the Secret while which
+// exists the agent has its port of metrics open.
+func (b *streams) prepareAgent(ctx context.Context) {
+	run.Must(b.kube.CoreV1().Secrets("pipeops").Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "pipeops-alerts"}, StringData: map[string]string{"token": "0123456789abcdef0123456789abcdef"},
+	}, metav1.CreateOptions{}))
+	run.Must(b.kube.CoreV1().ConfigMaps("pipeops").Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "pipeops-policy"},
 		Data:       map[string]string{"policy.yaml": "rules:\n- name: inside\n  commands: [exec-app, port-forward-app]\n- name: all\n"},
-	}
-	if _, err := b.kube.CoreV1().ConfigMaps("pipeops").Create(ctx, policy, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	return harness.Eventually(ctx, "the policy holds", func(ctx context.Context) error {
-		cluster, err := b.client.Cluster().Get(ctx)
-		if err == nil && (cluster.Policy == nil || cluster.Policy.State != "active") {
-			err = errors.New("it does not yet")
+	}, metav1.CreateOptions{}))
+	b.Await(ctx, time.Minute, tick, func() {
+		if c := run.Must(b.client.Cluster().Get(ctx)); c.Policy == nil || c.Policy.State != "active" {
+			run.Failf("the policy does not hold yet")
 		}
-		return err
 	})
+	b.Await(ctx, startTimeout*3, tick, func() { b.number(ctx, callsOpen) }) // the kubelet brings the Secret late
 }
 
-// wait returns until a time has passed; it ends early with ctx.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// watchMemory samples the agent's memory, in MiB, until the returned function is called.
+func (b *streams) watchMemory(ctx context.Context) (end func() []float64) {
+	var samples []float64
+	var failed error
+	sample := func() {
+		n, err := b.sys.AgentMemory(ctx)
+		samples, failed = append(samples, run.Mebibytes(n)), errors.Join(failed, err)
 	}
+	sample()
+	stop := b.Every(sampleInterval, sample)
+	return func() []float64 {
+		stop()
+		sample()
+		run.Check(failed)
+		return samples
+	}
+}
+
+// growth returns how much the highest sample of the second half exceeds that of the first.
+func growth(samples []float64) float64 {
+	half := len(samples) / 2
+	return slices.Max(samples[half:]) - slices.Max(samples[:half])
+}
+
+// The agent's metrics that are used.
+const (
+	callsOpen  = "pipeops_agent_calls_open"
+	goroutines = "go_goroutines"
+	logsEnded  = `pipeops_agent_command_duration_seconds_count{call="get-app-logs",code="2xx"}`
+	logsFailed = `pipeops_agent_command_duration_seconds_count{call="get-app-logs",code="5xx"}`
+)
+
+// number returns the sum of some of the agent's metrics.
+func (b *streams) number(ctx context.Context, names ...string) (sum float64) {
+	pod := run.Must(b.sys.AgentPod(ctx))
+	text := run.Must(b.kube.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, agentMetricsPort, "/metrics", nil).DoRaw(ctx))
+	for scan := bufio.NewScanner(bytes.NewReader(text)); scan.Scan(); {
+		if name, value, _ := strings.Cut(scan.Text(), " "); slices.Contains(names, name) {
+			sum += run.Must(strconv.ParseFloat(value, 64))
+		}
+	}
+	return sum
+}
+
+// awaitNumber waits until a metric is not more than that. It returns the value, also if the wait
+// times out.
+func (b *streams) awaitNumber(ctx context.Context, within time.Duration, name string, most float64) (n float64) {
+	_ = run.Try(func() {
+		b.Await(ctx, within, tick, func() {
+			if n = b.number(ctx, name); n > most {
+				run.Failf("%s is %v", name, n)
+			}
+		})
+	})
+	run.Check(ctx.Err())
+	return n
 }

@@ -17,85 +17,60 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
 )
 
 // apps returns all Apps there are, read past the agent.
-func (c *chaos) apps(ctx context.Context) ([]v1alpha1.App, error) {
+func (c *chaos) apps(ctx context.Context) []v1alpha1.App {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion(v1alpha1.GroupVersion.String())
 	list.SetKind(v1alpha1.Kind + "List")
-	if err := c.sys.Kube.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, err
-	}
+	run.Check(c.sys.Kube.List(ctx, list, client.InNamespace(namespace)))
 	apps := make([]v1alpha1.App, len(list.Items))
 	for i := range list.Items {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &apps[i]); err != nil {
-			return nil, err
-		}
+		run.Check(runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &apps[i]))
 	}
-	return apps, nil
+	return apps
 }
 
-// appsSettled returns which App is still on its way, or was not announced as it is.
-func (c *chaos) appsSettled(ctx context.Context) error {
-	apps, err := c.apps(ctx)
-	if err != nil {
-		return err
-	}
+// appsSettled fails with the App that is still on its way, or was not announced as it is.
+func (c *chaos) appsSettled(ctx context.Context) {
+	apps := c.apps(ctx)
 	for i := range apps {
 		a, s := &apps[i], &apps[i].Status
 		switch {
 		case a.DeletionTimestamp != nil:
-			return fmt.Errorf("the App %s is being deleted", a.Name)
+			run.Failf("the App %s is being deleted", a.Name)
 		case s.ObservedGeneration != a.Generation || s.Phase != runnerapi.PhaseHealthy:
-			return fmt.Errorf("the App %s of generation %d is %s at generation %d", a.Name, a.Generation, s.Phase, s.ObservedGeneration)
+			run.Failf("the App %s of generation %d is %s at generation %d", a.Name, a.Generation, s.Phase, s.ObservedGeneration)
 		case s.Announced == nil || s.Announced.Generation != a.Generation || s.Announced.Phase != s.Phase:
-			return fmt.Errorf("the App %s was not announced as it is", a.Name)
+			run.Failf("the App %s was not announced as it is", a.Name)
 		}
 	}
-	return nil
 }
 
-// allHeard returns what the Runner does not know.
-func (c *chaos) allHeard(ctx context.Context) error {
-	list, err := c.listener.runner.snapshots.Agents(ctx)
-	if err != nil {
-		return err
-	}
+// allHeard fails with what the Runner does not know.
+func (c *chaos) allHeard(ctx context.Context) {
+	list := run.Must(c.listener.runner.snapshots.Agents(ctx))
+	problems := ledger.Known(c.listener.directory.List(), list)
 	for _, a := range list {
-		if problems := ledger.Heard(c.listener.all(), a.Sequence); len(problems) > 0 {
-			return errors.New(problems[0])
-		}
+		problems = append(problems, ledger.Heard(c.listener.all(), a.Sequence)...)
 	}
-	if problems := ledger.Known(c.listener.directory.List(), list); len(problems) > 0 {
-		return errors.New(problems[0])
+	generations := map[string]int64{}
+	for _, a := range c.apps(ctx) {
+		generations[a.Name] = a.Generation
 	}
-	apps, err := c.apps(ctx)
-	if err != nil {
-		return err
-	}
-	if problems := ledger.Told(c.listener.all(), generations(apps)); len(problems) > 0 {
-		return errors.New(problems[0])
-	}
-	return nil
-}
-
-func generations(apps []v1alpha1.App) map[string]int64 {
-	all := map[string]int64{}
-	for i := range apps {
-		all[apps[i].Name] = apps[i].Generation
-	}
-	return all
+	run.Check(errors.Join(asErrors(append(problems, ledger.Told(c.listener.all(), generations)...))...))
 }
 
 // account takes stock of everything while nothing happens.
 func (c *chaos) account(ctx context.Context, r round) error {
-	b, err := c.compare(ctx)
-	if err != nil {
+	var b balance
+	if err := run.Try(func() { b = c.compare(ctx) }); err != nil {
 		return err
 	}
-	problems := slices.Concat(b.problems, c.dead(ctx), c.grown(ctx, r))
+	problems := slices.Concat(b.problems, c.dead(), c.grown(ctx, r))
 	c.books.balance(b.objects, b.excused, len(problems))
 	c.say("%s", c.figures())
 	if b.excused > 0 {
@@ -119,70 +94,47 @@ type balance struct {
 }
 
 // compare compares the commands with what the cluster holds and with the audit log.
-func (c *chaos) compare(ctx context.Context) (balance, error) {
-	commands, err := c.ledger.Commands()
-	if err != nil {
-		return balance{}, fmt.Errorf("the ledger was not written: %w", err)
-	}
-	held, err := c.held(ctx)
-	if err != nil {
-		return balance{}, err
-	}
+func (c *chaos) compare(ctx context.Context) balance {
+	commands, held := run.Must(c.ledger.Commands()), c.held(ctx)
 	audited, excused := c.audited(commands)
 	problems := slices.Concat(ledger.Effects(commands, held), ledger.Chain(c.auditor.all()), audited)
 	if said, err := c.verifyAudit(ctx); err != nil {
 		problems = append(problems, fmt.Sprintf("audit verify: %v: %s", err, said))
 	}
-	return balance{problems: problems, objects: len(held), excused: excused}, nil
+	return balance{problems: problems, objects: len(held), excused: excused}
 }
 
 // held returns what the cluster holds of what the agent made, read past the agent.
-func (c *chaos) held(ctx context.Context) (map[ledger.Target]ledger.Held, error) {
+func (c *chaos) held(ctx context.Context) map[ledger.Target]ledger.Held {
 	held := map[ledger.Target]ledger.Held{}
-	apps, err := c.apps(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i := range apps {
-		if held[ledger.Target{Object: "App", Name: apps[i].Name}], err = c.heldApp(ctx, &apps[i]); err != nil {
-			return nil, err
-		}
+	for _, a := range c.apps(ctx) {
+		held[ledger.Target{Object: "App", Name: a.Name}] = c.heldApp(ctx, &a)
 	}
 	ours := metav1.ListOptions{LabelSelector: objectmeta.ManagedBy + "=" + objectmeta.ManagedByAgent}
-	secrets, err := c.sys.Kube.Clientset.CoreV1().Secrets(namespace).List(ctx, ours)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range secrets.Items {
+	for _, s := range run.Must(c.sys.Kube.Clientset.CoreV1().Secrets(namespace).List(ctx, ours)).Items {
 		held[ledger.Target{Object: "Secret", Name: s.Name}] = ledger.Held{State: ledger.State{Exists: true, Value: string(s.Data[valueKey])}}
 	}
-	configs, err := c.sys.Kube.Clientset.CoreV1().ConfigMaps(namespace).List(ctx, ours)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range configs.Items {
+	for _, m := range run.Must(c.sys.Kube.Clientset.CoreV1().ConfigMaps(namespace).List(ctx, ours)).Items {
 		held[ledger.Target{Object: "ConfigMap", Name: m.Name}] = ledger.Held{State: ledger.State{Exists: true, Value: m.Data[valueKey]}}
 	}
-	return held, nil
+	return held
 }
 
 // heldApp returns an App with its state: its Deployment must match the App.
-func (c *chaos) heldApp(ctx context.Context, a *v1alpha1.App) (ledger.Held, error) {
+func (c *chaos) heldApp(ctx context.Context, a *v1alpha1.App) ledger.Held {
 	is := ledger.State{Exists: true, Value: value(a.Spec.Env), Generation: a.Generation, RestartedAt: a.Annotations[objectmeta.RestartedAt]}
 	if a.Spec.Replicas != nil {
 		is.Replicas = *a.Spec.Replicas
 	}
 	d, err := c.sys.Kube.Clientset.AppsV1().Deployments(namespace).Get(ctx, a.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return ledger.Held{State: ledger.State{Value: "an App without a Deployment"}}, nil
+		return ledger.Held{State: ledger.State{Value: "an App without a Deployment"}}
 	}
-	if err != nil {
-		return ledger.Held{}, err
-	}
+	run.Check(err)
 	if got := deployed(d); got != [2]any{is.Value, is.Replicas} || d.Status.ReadyReplicas != is.Replicas {
 		is.Value = fmt.Sprintf("%s, and a Deployment of %v with %d ready", is.Value, got, d.Status.ReadyReplicas)
 	}
-	return ledger.Held{State: is, Rollouts: d.Generation}, nil
+	return ledger.Held{State: is, Rollouts: d.Generation}
 }
 
 func value(env []runnerapi.EnvVar) string {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
 )
 
@@ -46,34 +47,25 @@ func (a *auditor) follow(ctx context.Context, rest <-chan struct{}) {
 func (a *auditor) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	client, err := a.reach()
-	if err != nil {
-		return err
-	}
-	for {
-		list, err := client.Audit().List(ctx, a.last(), auditLimit)
-		if err != nil {
-			return err
+	return run.Try(func() {
+		client := run.Must(a.reach())
+		for {
+			list := run.Must(client.Audit().List(ctx, a.last(), auditLimit))
+			a.keep(list.Items)
+			if len(list.Items) == 0 || a.last() >= list.Head.Seq {
+				return
+			}
 		}
-		if err := a.keep(list.Items); err != nil {
-			return err
-		}
-		if len(list.Items) == 0 || a.last() >= list.Head.Seq {
-			return nil
-		}
-	}
+	})
 }
 
-func (a *auditor) keep(records []runnerapi.AuditRecord) error {
+func (a *auditor) keep(records []runnerapi.AuditRecord) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.records = append(a.records, records...)
 	for i := range records {
-		if err := a.out.Encode(records[i]); err != nil {
-			return err
-		}
+		run.Check(a.out.Encode(records[i]))
 	}
-	return nil
 }
 
 func (a *auditor) last() int64 {
@@ -103,20 +95,12 @@ func (a *auditor) operations(kind ledger.Kind) map[string]int {
 	return n
 }
 
-// allAudited returns what is missing in the log: a record is stored a moment after its command was
+// allAudited fails with what is missing in the log: a record is stored a moment after its command was
 // answered.
-func (c *chaos) allAudited(ctx context.Context) error {
-	if err := c.auditor.read(ctx); err != nil {
-		return err
-	}
-	commands, err := c.ledger.Commands()
-	if err != nil {
-		return fmt.Errorf("the ledger was not written: %w", err)
-	}
-	if missing, _ := c.audited(commands); len(missing) > 0 {
-		return errors.New(missing[0])
-	}
-	return nil
+func (c *chaos) allAudited(ctx context.Context) {
+	run.Check(c.auditor.read(ctx))
+	missing, _ := c.audited(run.Must(c.ledger.Commands()))
+	run.Check(errors.Join(asErrors(missing)...))
 }
 
 // audited compares the log with the ledger, as far as the log was read.
@@ -129,26 +113,18 @@ func (c *chaos) audited(commands []ledger.Command) (problems []string, excused i
 }
 
 // handedOver compares the end of the log with the control plane's.
-func (c *chaos) handedOver(ctx context.Context) error {
-	if err := c.auditor.read(ctx); err != nil {
-		return err
-	}
-	out, err := c.operate(ctx, "agent", "audit", agentName, "--limit", "1")
-	if err != nil {
-		return err
-	}
+func (c *chaos) handedOver(ctx context.Context) {
+	run.Check(c.auditor.read(ctx))
+	out := run.Must(c.operate(ctx, "agent", "audit", agentName, "--limit", "1"))
 	if strings.Contains(out, "BROKEN") {
-		return fmt.Errorf("the control plane says that the audit log is broken:\n%s", out)
+		run.Failf("the control plane says that the audit log is broken:\n%s", out)
 	}
-	records := c.auditor.all()
-	if len(records) == 0 {
-		return nil
+	if records := c.auditor.all(); len(records) > 0 {
+		last := records[len(records)-1]
+		if want := fmt.Sprintf("%d:%s", last.Seq, last.Hash); !strings.Contains(out, want) {
+			run.Failf("the audit log ends with %s; the control plane has:\n%s", want, out)
+		}
 	}
-	last := records[len(records)-1]
-	if want := fmt.Sprintf("%d:%s", last.Seq, last.Hash); !strings.Contains(out, want) {
-		return fmt.Errorf("the audit log ends with %s; the control plane has:\n%s", want, out)
-	}
-	return nil
 }
 
 // verifyAudit verifies the log with the agent's own program.

@@ -29,7 +29,7 @@ func TestChaos(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			o := usual
 			o.Seed, o.Duration, o.Sabotage = seed, eachSeed, true
-			require.NoError(t, run(t.Context(), o))
+			require.NoError(t, execute(t.Context(), o))
 		})
 	}
 }

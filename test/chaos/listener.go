@@ -18,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
@@ -30,21 +31,13 @@ type runner struct {
 }
 
 // newRunner makes a Runner. Its way to the API is not the agents'.
-func (c *chaos) newRunner(ctx context.Context, name string) (*runner, error) {
+func (c *chaos) newRunner(ctx context.Context, name string) *runner {
 	file := filepath.Join(c.dir, "runner-"+name+".json")
-	if _, err := c.operate(ctx, "runner", "create", name, "-o", file); err != nil {
-		return nil, err
-	}
-	credentials, err := credentials.Load(file)
-	if err != nil {
-		return nil, err
-	}
+	run.Must(c.operate(ctx, "runner", "create", name, "-o", file))
+	credentials := run.Must(credentials.Load(file))
 	credentials.ControlPlane = "https://" + c.wires[runnerToAPI].Addr()
-	l, err := login.New(login.Config{Credentials: credentials})
-	if err != nil {
-		return nil, err
-	}
-	return &runner{Login: l, snapshots: announce.SnapshotClient{BaseURL: credentials.ControlPlane, HTTPClient: l.HTTPClient()}}, nil
+	l := run.Must(login.New(login.Config{Credentials: credentials}))
+	return &runner{Login: l, snapshots: announce.SnapshotClient{BaseURL: credentials.ControlPlane, HTTPClient: l.HTTPClient()}}
 }
 
 // queue returns what a Runner's own queue is consumed with.
@@ -72,42 +65,22 @@ type listener struct {
 }
 
 // listen makes both Runners listen before there is an agent, so that they receive its first event.
-func (c *chaos) listen(ctx context.Context) error {
-	heard, err := c.create("heard.jsonl")
-	if err != nil {
-		return err
-	}
-	logs, err := c.create("runner.log")
-	if err != nil {
-		return err
-	}
-	log := zerolog.New(zerolog.SyncWriter(logs)).Level(zerolog.DebugLevel).With().Timestamp().Logger()
-	l := &listener{out: json.NewEncoder(heard)}
-	if l.runner, err = c.newRunner(ctx, "worker"); err != nil {
-		return err
-	}
-	watcher, err := c.newRunner(ctx, "watcher")
-	if err != nil {
-		return err
-	}
+func (c *chaos) listen(ctx context.Context) {
+	log := zerolog.New(zerolog.SyncWriter(run.Must(c.create("runner.log")))).Level(zerolog.DebugLevel).With().Timestamp().Logger()
+	l := &listener{out: json.NewEncoder(run.Must(c.create("heard.jsonl"))), runner: c.newRunner(ctx, "worker")}
+	watcher := c.newRunner(ctx, "watcher")
 	events, bound := l.runner.queue(log), make(chan struct{})
 	events.Ready = sync.OnceFunc(func() { close(bound) })
-	consumer, err := announce.NewConsumer(events)
-	if err != nil {
-		return err
-	}
-	theirs := watcher.queue(log)
-	if l.directory, err = announce.NewDirectory(announce.DirectoryConfig{Snapshot: watcher.snapshots.Agents, Events: &theirs, Log: log}); err != nil {
-		return err
-	}
+	consumer, theirs := run.Must(announce.NewConsumer(events)), watcher.queue(log)
+	l.directory = run.Must(announce.NewDirectory(announce.DirectoryConfig{Snapshot: watcher.snapshots.Agents, Events: &theirs, Log: log}))
 	c.listener = l
 	c.background(func(ctx context.Context) { _ = consumer.Run(ctx, l.hear) }) // ends with ctx only
 	c.background(func(ctx context.Context) { _ = l.directory.Run(ctx) })
 	select {
 	case <-bound:
-		return l.directory.WaitSynced(ctx)
+		run.Check(l.directory.WaitSynced(ctx))
 	case <-ctx.Done():
-		return fmt.Errorf("no queue for the Runner: %w", consumer.Status().Err)
+		run.Failf("no queue for the Runner: %w", consumer.Status().Err)
 	}
 }
 

@@ -56,7 +56,7 @@ func command(ctx context.Context) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("what is %q? All settings are flags", flags.Arg(0))
 	}
-	return run(ctx, o)
+	return execute(ctx, o)
 }
 
 // flags returns those of the options, which keep the values that they have.
@@ -73,8 +73,8 @@ func (o *options) flags() *flag.FlagSet {
 	return flags
 }
 
-// run does all of it.
-func run(ctx context.Context, o options) (err error) {
+// execute does all of it.
+func execute(ctx context.Context, o options) (err error) {
 	if o.Duration < time.Second || o.Workers < 1 || o.Agents < 1 || o.Planes < 1 {
 		return errors.New("-duration has to be a second or more, -workers, -agents and -planes 1 or more")
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
@@ -50,58 +50,37 @@ func (p *plane) wire(name string) string { return name + p.number }
 // controlPlanes starts the control planes, with wires to all their listeners. Several control
 // planes share database and CA, and their API is behind a load balancer. Each has its own tunnel
 // and edge listeners.
-func (c *chaos) controlPlanes(ctx context.Context) error {
-	if err := c.dataFlags(ctx); err != nil {
-		return err
-	}
+func (c *chaos) controlPlanes(ctx context.Context) {
+	c.dataFlags(ctx)
 	var apis []string
 	for i := range c.Planes {
-		p, err := c.newPlane(ctx, i)
-		if err != nil {
-			return err
-		}
+		p := c.newPlane(ctx, i)
 		c.planes, apis = append(c.planes, p), append(apis, p.apiAt)
 	}
-	if err := errors.Join(c.wire(ctx, agentToAPI, apis...), c.wire(ctx, runnerToAPI, apis...)); err != nil {
-		return err
-	}
+	c.wire(ctx, agentToAPI, apis...)
+	c.wire(ctx, runnerToAPI, apis...)
 	for _, p := range c.planes {
-		args, err := c.planeArgs(p)
-		if err != nil {
-			return err
-		}
-		p.Program = c.sys.NewProgram(fmt.Sprintf("controlplane%s", strings.TrimSpace(p.number)), c.sys.Binaries.ControlPlane, args, nil)
+		p.Program = c.sys.NewProgram(fmt.Sprintf("controlplane%s", strings.TrimSpace(p.number)), c.sys.Binaries.ControlPlane, c.planeArgs(p), nil)
 		c.onClose(func(context.Context) error { return p.Close() })
-		if err := p.Start(); err != nil {
-			return err
-		}
-		if err := c.awaitPlane(ctx, p); err != nil {
-			return err
-		}
+		run.Check(p.Start())
+		run.Check(c.awaitPlane(ctx, p))
 	}
-	return nil
 }
 
 // dataFlags sets the flags for the control planes' storage, for all of their subcommands.
-func (c *chaos) dataFlags(ctx context.Context) error {
+func (c *chaos) dataFlags(ctx context.Context) {
 	if c.SQLite {
-		return nil
+		return
 	}
-	url, err := c.urlFile("database-url", c.database.URLOver(c.wires[planeToPostgres].Port()))
-	if err != nil {
-		return err
+	c.data = []string{"--database-file", c.urlFile("database-url", c.database.URLOver(c.wires[planeToPostgres].Port()))}
+	if c.Planes > 1 {
+		key := filepath.Join(c.dir, "ca-key")
+		c.data = append(c.data, "--ca-key-file", key)
+		run.Must(c.sys.ControlPlane(ctx, "ca", "key", "create", "-o", key))
 	}
-	c.data = []string{"--database-file", url}
-	if c.Planes == 1 {
-		return nil
-	}
-	key := filepath.Join(c.dir, "ca-key")
-	c.data = append(c.data, "--ca-key-file", key)
-	_, err = c.sys.ControlPlane(ctx, "ca", "key", "create", "-o", key)
-	return err
 }
 
-func (c *chaos) newPlane(ctx context.Context, i int) (*plane, error) {
+func (c *chaos) newPlane(ctx context.Context, i int) *plane {
 	p := &plane{name: planeName, data: c.sys.DataDir()}
 	if c.Planes > 1 {
 		p.number = fmt.Sprintf(" %d", i+1)
@@ -111,29 +90,17 @@ func (c *chaos) newPlane(ctx context.Context, i int) (*plane, error) {
 		at   *string
 		wire string // none for the API, to which a balancer leads, and for profiles
 	}{{&p.apiAt, ""}, {&p.profilesAt, ""}, {&p.tunnelAt, agentToTunnel}, {&p.edgeAt, runnerToEdge}, {&p.peerAt, planeToPlane}} {
-		var err error
-		if *l.at, err = c.freeAddress(ctx); err != nil {
-			return nil, err
-		}
-		if l.wire == "" || l.wire == planeToPlane && c.Planes == 1 {
-			continue
-		}
-		if err := c.wire(ctx, p.wire(l.wire), *l.at); err != nil {
-			return nil, err
+		*l.at = c.freeAddress(ctx)
+		if l.wire != "" && (l.wire != planeToPlane || c.Planes > 1) {
+			c.wire(ctx, p.wire(l.wire), *l.at)
 		}
 	}
-	return p, nil
+	return p
 }
 
-func (c *chaos) planeArgs(p *plane) ([]string, error) {
-	own, err := c.urlFile("broker-url", c.brokerURL(broker.UserControlPlane, planeToBroker))
-	if err != nil {
-		return nil, err
-	}
-	runners, err := c.urlFile("runner-broker-url", c.brokerURL(broker.UserRunner, runnerToBroker))
-	if err != nil {
-		return nil, err
-	}
+func (c *chaos) planeArgs(p *plane) []string {
+	own := c.urlFile("broker-url", c.brokerURL(broker.UserControlPlane, planeToBroker))
+	runners := c.urlFile("runner-broker-url", c.brokerURL(broker.UserRunner, runnerToBroker))
 	args := []string{
 		"serve", "--data-dir", p.data, "--log-level", "debug",
 		"--api-listen", p.apiAt, "--tunnel-listen", p.tunnelAt, "--edge-listen", p.edgeAt,
@@ -145,7 +112,7 @@ func (c *chaos) planeArgs(p *plane) ([]string, error) {
 	if c.Planes > 1 {
 		args = append(args, "--peer-listen", p.peerAt, "--advertise-peer", c.wires[p.wire(planeToPlane)].Addr())
 	}
-	return append(args, c.data...), nil
+	return append(args, c.data...)
 }
 
 // awaitPlane waits until a control plane is ready, without using the wires.
@@ -169,20 +136,15 @@ func (c *chaos) operate(ctx context.Context, args ...string) (string, error) {
 
 // freeAddress returns an address of this machine below the kernel's ephemeral range, so that no
 // outgoing connection takes it while its server is down. It never returns an address twice.
-func (c *chaos) freeAddress(ctx context.Context) (string, error) {
+func (c *chaos) freeAddress(ctx context.Context) string {
 	for port := 20000 + time.Now().UnixNano()%10000; port < 32000; port++ {
 		at := fmt.Sprintf("127.0.0.1:%d", port)
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", at) // for a moment
-		if err != nil {
-			continue
-		}
-		if err := l.Close(); err != nil {
-			return "", err
-		}
-		if !slices.Contains(c.given, at) {
+		if err == nil && l.Close() == nil && !slices.Contains(c.given, at) {
 			c.given = append(c.given, at)
-			return at, nil
+			return at
 		}
 	}
-	return "", errors.New("found no free port on this machine")
+	run.Failf("found no free port on this machine")
+	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
@@ -90,16 +91,16 @@ func (c *chaos) settle(ctx context.Context, work *sync.WaitGroup) error {
 	}
 	for _, step := range []struct {
 		what  string
-		check func(context.Context) error
+		check func(context.Context)
 	}{
 		{"every process of the product runs", c.allRun},
-		{"the agent is online to the Runner", c.listener.online},
+		{"the agent is online to the Runner", func(ctx context.Context) { run.Check(c.listener.online(ctx)) }},
 		{"every App is healthy and was announced", c.appsSettled},
 		{"the Runner knows what the control plane knows", c.allHeard},
 		{"the audit log tells of every command", c.allAudited},
 		{"the control plane has the whole audit log", c.handedOver},
 	} {
-		if err := harness.Eventually(ctx, step.what, step.check); err != nil {
+		if err := eventually(ctx, step.what, step.check); err != nil {
 			return err
 		}
 	}
@@ -118,13 +119,13 @@ func (c *chaos) busy() error {
 	return errors.Join(errs...)
 }
 
-// allRun returns an error for each process that has ended without being killed.
-func (c *chaos) allRun(ctx context.Context) error {
-	var errs []error
+// allRun fails with each process that has ended without being killed.
+func (c *chaos) allRun(ctx context.Context) {
+	errs := []error{c.ended()}
 	for _, p := range c.planes {
 		errs = append(errs, c.awaitPlane(ctx, p))
 	}
-	return errors.Join(append(errs, c.ended())...)
+	run.Check(errors.Join(errs...))
 }
 
 // ended returns an error for a process of the product that has ended by itself.

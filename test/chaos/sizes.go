@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
@@ -27,93 +28,54 @@ const shrinkTimeout = 2 * time.Minute
 const profilesLimit = 64 << 20
 
 // measure returns the sizes of the product's processes.
-func (c *chaos) measure(ctx context.Context) ([]ledger.Size, error) {
-	var all []ledger.Size
-	var errs []error
-	add := func(name, profiles string, pid int) {
-		s, err := sizeOf(ctx, profiles, pid)
-		s.Process = name
-		all, errs = append(all, s), append(errs, err)
-	}
+func (c *chaos) measure(ctx context.Context) (all []ledger.Size) {
 	for _, p := range c.planes {
-		add(p.name, p.profilesAt, p.PID())
+		all = append(all, sizeOf(ctx, p.name, p.profilesAt, p.PID()))
 	}
 	for _, a := range c.agents {
-		add(a.name, a.profilesAt, a.PID())
+		all = append(all, sizeOf(ctx, a.name, a.profilesAt, a.PID()))
 	}
-	return all, errors.Join(errs...)
+	return all
 }
 
 // sizeOf reads from the process itself (docs/operator/observability.md#profiles), and from /proc
 // (proc(5)).
-func sizeOf(ctx context.Context, profiles string, pid int) (size ledger.Size, err error) {
-	size.PID = pid
-	for range 2 { // what pools keep survives one collection
-		if size.Memory, err = inUse(ctx, profiles); err != nil {
-			return size, err
-		}
+func sizeOf(ctx context.Context, name, profiles string, pid int) ledger.Size {
+	profile(ctx, profiles, "heap?gc=1&debug=1") // what pools keep survives one collection
+	heap := profile(ctx, profiles, "heap?gc=1&debug=1")
+	status := string(run.Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))))
+	return ledger.Size{
+		Process: name, PID: pid,
+		// Heap and stacks right after a collection (runtime.MemStats).
+		Memory:     number(heap, "# HeapAlloc = ") + number(heap, "# Stack = "),
+		Goroutines: number(profile(ctx, profiles, "goroutine?debug=1"), "goroutine profile: total "),
+		Resident:   number(status, "VmRSS:") << 10,
+		Files:      len(run.Must(os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)))),
 	}
-	text, err := profile(ctx, profiles, "goroutine?debug=1")
-	if err != nil {
-		return size, err
-	}
-	if size.Goroutines, err = number(text, "goroutine profile: total "); err != nil {
-		return size, err
-	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return size, err
-	}
-	if size.Resident, err = number(string(status), "VmRSS:"); err != nil {
-		return size, err
-	}
-	size.Resident <<= 10
-	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	size.Files = len(files)
-	return size, err
 }
 
-// inUse returns the size of heap and stacks right after a collection (runtime.MemStats).
-func inUse(ctx context.Context, profiles string) (int64, error) {
-	text, err := profile(ctx, profiles, "heap?gc=1&debug=1")
-	if err != nil {
-		return 0, err
-	}
-	heap, err := number(text, "# HeapAlloc = ")
-	if err != nil {
-		return 0, err
-	}
-	stacks, err := number(text, "# Stack = ")
-	return heap + stacks, err
-}
-
-func profile(ctx context.Context, at, what string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/debug/pprof/"+what, nil)
-	if err != nil {
-		return "", err
-	}
+func profile(ctx context.Context, at, what string) string {
+	req := run.Must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/debug/pprof/"+what, nil))
 	answer, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
+	run.Check(err)
 	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, profilesLimit))
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("profile %s: %s", what, answer.Status)
+	body := run.Must(io.ReadAll(io.LimitReader(answer.Body, profilesLimit)))
+	if answer.StatusCode != http.StatusOK {
+		run.Failf("profile %s: %s", what, answer.Status)
 	}
-	return string(body), err
+	return string(body)
 }
 
 // number returns the number after name at the beginning of a line.
-func number(text, name string) (int64, error) {
+func number(text, name string) int64 {
 	for line := range strings.Lines(text) {
-		if rest, ok := strings.CutPrefix(line, name); ok {
-			if fields := strings.Fields(rest); len(fields) > 0 {
-				return strconv.ParseInt(fields[0], 10, 64)
-			}
+		rest, ok := strings.CutPrefix(line, name)
+		if fields := strings.Fields(rest); ok && len(fields) > 0 {
+			return run.Must(strconv.ParseInt(fields[0], 10, 64))
 		}
 	}
-	return 0, fmt.Errorf("no line %q", name)
+	run.Failf("no line %q", name)
+	return 0
 }
 
 // grown compares with the end of the previous round. After a round that killed processes of the
@@ -121,18 +83,16 @@ func number(text, name string) (int64, error) {
 func (c *chaos) grown(ctx context.Context, r round) []string {
 	var now []ledger.Size
 	var problems []string
-	look := func(ctx context.Context) (err error) {
-		if now, err = c.measure(ctx); err != nil {
-			return err
-		}
+	ctx, cancel := context.WithTimeout(ctx, shrinkTimeout)
+	defer cancel()
+	err := eventually(ctx, "nothing has grown", func(ctx context.Context) {
+		now = c.measure(ctx)
 		if problems = nil; r.whole {
 			problems = ledger.Growth(c.sizes, now)
 		}
-		return errors.Join(asErrors(problems)...)
-	}
-	ctx, cancel := context.WithTimeout(ctx, shrinkTimeout)
-	defer cancel()
-	if err := harness.Eventually(ctx, "nothing has grown", look); err != nil && len(problems) == 0 {
+		run.Check(errors.Join(asErrors(problems)...))
+	})
+	if err != nil && len(problems) == 0 {
 		problems = append(problems, err.Error())
 	}
 	for _, s := range now {
@@ -152,22 +112,22 @@ func asErrors(problems []string) []error {
 }
 
 // dead reports how many announcements consumers could not handle.
-func (c *chaos) dead(context.Context) []string {
-	conn, err := amqp.DialTLS(c.sys.Broker.URL(broker.UserControlPlane), c.sys.Broker.TLSConfig())
+func (c *chaos) dead() []string {
+	err := run.Try(func() {
+		conn := run.Must(amqp.DialTLS(c.sys.Broker.URL(broker.UserControlPlane), c.sys.Broker.TLSConfig()))
+		defer func() { _ = conn.Close() }()
+		queue := run.Must(run.Must(conn.Channel()).QueueDeclarePassive(rabbitmq.DeadQueue, true, false, false, false, nil))
+		if queue.Messages > 0 {
+			run.Failf("%d announcements were dead-lettered", queue.Messages)
+		}
+	})
 	if err != nil {
-		return []string{fmt.Sprintf("RabbitMQ: %v", err)}
-	}
-	defer func() { _ = conn.Close() }()
-	ch, err := conn.Channel()
-	if err != nil {
-		return []string{fmt.Sprintf("RabbitMQ: %v", err)}
-	}
-	queue, err := ch.QueueDeclarePassive(rabbitmq.DeadQueue, true, false, false, false, nil)
-	if err != nil {
-		return []string{fmt.Sprintf("queue %s: %v", rabbitmq.DeadQueue, err)}
-	}
-	if queue.Messages > 0 {
-		return []string{fmt.Sprintf("%d announcements were dead-lettered", queue.Messages)}
+		return []string{"RabbitMQ: " + err.Error()}
 	}
 	return nil
+}
+
+// eventually is harness.Eventually for a check that ends with run.Check.
+func eventually(ctx context.Context, what string, check func(context.Context)) error {
+	return harness.Eventually(ctx, what, func(ctx context.Context) error { return run.Try(func() { check(ctx) }) })
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,10 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
@@ -100,76 +105,51 @@ func (c *chaos) say(format string, args ...any) {
 func (c *chaos) up(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
-	for _, step := range []struct {
-		title string
-		do    func(context.Context) error
-	}{
-		{"the programs", c.build},
-		{"Kubernetes", c.kubernetes},
-		{"RabbitMQ", c.broker},
-		{"PostgreSQL", c.registry},
-		{"the control plane", c.controlPlanes},
-		{"a Runner who listens", c.listen},
-		{"the agent", c.agent},
-		{"Runner's workers", c.hire},
-	} {
-		if err := step.do(ctx); err != nil {
-			return fmt.Errorf("%s: %w", step.title, err)
-		}
-	}
-	return nil
-}
-
-func (c *chaos) build(ctx context.Context) (err error) {
-	c.sys.Binaries, err = harness.Build(ctx)
-	return err
+	return run.Try(func() {
+		c.sys.Binaries = run.Must(harness.Build(ctx))
+		c.kubernetes(ctx)
+		c.broker(ctx)
+		c.registry(ctx)
+		c.controlPlanes(ctx)
+		c.listen(ctx)
+		c.agent(ctx)
+		c.hire()
+	})
 }
 
 // kubernetes starts a cluster with simulated pods: the run checks what commands change, not what
 // runs.
-func (c *chaos) kubernetes(ctx context.Context) error {
+func (c *chaos) kubernetes(ctx context.Context) {
 	c.onClose(c.sys.Close)
-	if err := c.sys.StartKubernetes(ctx); err != nil {
-		return err
-	}
-	if err := c.sys.ApplyAgentObjects(ctx); err != nil {
-		return err
-	}
-	return c.simulatePods(ctx)
+	run.Check(c.sys.StartKubernetes(ctx))
+	run.Check(c.sys.ApplyAgentObjects(ctx))
+	patch := run.Must(json.Marshal(map[string]any{"metadata": map[string]any{"annotations": cluster.Simulate()}}))
+	run.Must(c.sys.Kube.Clientset.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType, patch, metav1.PatchOptions{}))
 }
 
-func (c *chaos) broker(ctx context.Context) error {
-	if err := c.sys.StartBroker(ctx); err != nil {
-		return err
-	}
+func (c *chaos) broker(ctx context.Context) {
+	run.Check(c.sys.StartBroker(ctx))
 	target := fmt.Sprintf("127.0.0.1:%d", c.sys.Broker.Port())
-	return errors.Join(c.wire(ctx, planeToBroker, target), c.wire(ctx, runnerToBroker, target))
+	c.wire(ctx, planeToBroker, target)
+	c.wire(ctx, runnerToBroker, target)
 }
 
 // registry starts the control plane's database; SQLite needs none.
-func (c *chaos) registry(ctx context.Context) (err error) {
+func (c *chaos) registry(ctx context.Context) {
 	if c.SQLite {
-		return nil
+		return
 	}
-	if c.postgres, err = postgres.Start(ctx, postgres.Options{Out: os.Stdout}); err != nil {
-		return err
-	}
+	c.postgres = run.Must(postgres.Start(ctx, postgres.Options{Out: os.Stdout}))
 	c.onClose(func(context.Context) error { return c.postgres.Stop() })
-	if c.database, err = c.postgres.NewDatabase(ctx); err != nil {
-		return err
-	}
-	return c.wire(ctx, planeToPostgres, fmt.Sprintf("127.0.0.1:%d", c.postgres.Port()))
+	c.database = run.Must(c.postgres.NewDatabase(ctx))
+	c.wire(ctx, planeToPostgres, fmt.Sprintf("127.0.0.1:%d", c.postgres.Port()))
 }
 
-// wire returns a new wire of that name, which ends with the run.
-func (c *chaos) wire(ctx context.Context, name string, targets ...string) error {
-	w, err := faultproxy.Listen(ctx, name, targets...)
-	if err != nil {
-		return err
-	}
+// wire adds a new wire of that name, which ends with the run.
+func (c *chaos) wire(ctx context.Context, name string, targets ...string) {
+	w := run.Must(faultproxy.Listen(ctx, name, targets...))
 	c.wires[name] = w
 	c.onClose(func(context.Context) error { return w.Close() })
-	return nil
 }
 
 // end stops everything. It keeps what is needed to analyse a failed run.
@@ -213,9 +193,10 @@ func (c *chaos) keepLogs(context.Context) error {
 }
 
 // urlFile writes a URL with a password to a file that only this user can read.
-func (c *chaos) urlFile(name, url string) (string, error) {
+func (c *chaos) urlFile(name, url string) string {
 	path := filepath.Join(c.dir, name)
-	return path, os.WriteFile(path, []byte(url), 0o600)
+	run.Check(os.WriteFile(path, []byte(url), 0o600))
+	return path
 }
 
 // brokerURL returns RabbitMQ's URL over a wire.

@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
 )
 
@@ -56,7 +57,7 @@ func (s *slot) begin(life int) {
 }
 
 // hire creates the workers.
-func (c *chaos) hire(context.Context) error {
+func (c *chaos) hire() {
 	for i := range c.Workers {
 		w := &worker{
 			name: fmt.Sprintf("w%d", i+1), listener: c.listener, ledger: c.ledger,
@@ -68,12 +69,8 @@ func (c *chaos) hire(context.Context) error {
 		c.workers = append(c.workers, w)
 		c.onClose(func(context.Context) error { w.close(); return nil })
 	}
-	audited, err := c.create("audit.jsonl")
-	if err != nil {
-		return err
-	}
+	audited := run.Must(c.create("audit.jsonl"))
 	c.auditor = &auditor{worker: worker{name: "auditor", listener: c.listener}, out: json.NewEncoder(audited)}
-	return nil
 }
 
 func (w *worker) close() {

@@ -18,8 +18,8 @@ func committed(t testing.TB) *Document {
 	return d
 }
 
-// TestTheCheckFindsWhatIsWrong breaks one thing of a good answer at a time.
-func TestTheCheckFindsWhatIsWrong(t *testing.T) {
+// TestDocument_CheckFindsViolations breaks one thing of a good answer at a time.
+func TestDocument_CheckFindsViolations(t *testing.T) {
 	d := committed(t)
 	good := func() Answer {
 		return Answer{

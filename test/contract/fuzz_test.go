@@ -41,9 +41,9 @@ func number(t *testing.T, variable string, usual int) int {
 	return usual
 }
 
-// TestEveryAnswerIsInTheDocument sends requests that are generated from the document: the first
+// TestRunnerAPI_AnswersMatchOpenAPI sends requests that are generated from the document: the first
 // part under the default policy, the rest under one that allows all.
-func TestEveryAnswerIsInTheDocument(t *testing.T) {
+func TestRunnerAPI_AnswersMatchOpenAPI(t *testing.T) {
 	s := start(t)
 	doc := s.document(t)
 	count, seed := number(t, requestsVariable, usualRequests), number(t, seedVariable, 1)
@@ -55,9 +55,9 @@ func TestEveryAnswerIsInTheDocument(t *testing.T) {
 	all.sum(t, count, seed)
 }
 
-// TestEveryAnswerOfTheControlPlaneIsInItsDocument is the same for the calls that Runners make
+// TestControlPlaneAPI_AnswersMatchOpenAPI is the same for the calls that Runners make
 // there.
-func TestEveryAnswerOfTheControlPlaneIsInItsDocument(t *testing.T) {
+func TestControlPlaneAPI_AnswersMatchOpenAPI(t *testing.T) {
 	s := start(t)
 	base := strings.TrimSuffix(s.credentials.ControlPlane, "/")
 	doc := s.read(t, base+server.OpenAPIPath)

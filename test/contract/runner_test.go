@@ -15,8 +15,8 @@ import (
 //go:embed runner.py
 var program string
 
-// TestARunnerInPython knows nothing but the documents, and nothing of Go.
-func TestARunnerInPython(t *testing.T) {
+// TestRunner_InPython knows nothing but the documents, and nothing of Go.
+func TestRunner_InPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("no python3 on this machine")

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAroundFailsTheCallWhoseAnswerIsWrong and lets the others pass.
-func TestAroundFailsTheCallWhoseAnswerIsWrong(t *testing.T) {
+// TestAround_FailsViolatingCall: the others pass.
+func TestAround_FailsViolatingCall(t *testing.T) {
 	body := `{"items":[]}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -68,9 +68,9 @@ func (p *pieces) Read(b []byte) (int, error) {
 
 func (*pieces) Close() error { return nil }
 
-// TestALongAnswerIsCheckedAsFarAsItIsKept: a short piece behind one that was not kept whole is not
+// TestAround_LongAnswer: a short piece behind one that was not kept whole is not
 // taken for what comes next.
-func TestALongAnswerIsCheckedAsFarAsItIsKept(t *testing.T) {
+func TestAround_LongAnswer(t *testing.T) {
 	kept := strings.Repeat("a", maxRecorded-10)
 	r := &recorder{ReadCloser: &pieces{kept, strings.Repeat("b", 100), "c"}, checked: true}
 	_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r, make([]byte, maxRecorded))

@@ -26,24 +26,6 @@ func TestMain(m *testing.M) {
 // cores starts as many pods in some seconds.
 const atATime = 8
 
-// TestTheTableIsWhole: sixty failures, and of each is known what has to be said.
-func TestTheTableIsWhole(t *testing.T) {
-	names, missing := map[string]bool{}, 0
-	for _, f := range Table(Images{Hello: "hello", Root: "root", Named: "named", Foreign: "foreign", Odd: "odd"}) {
-		assert.False(t, names[f.Name], "%s is there twice", f.Name)
-		names[f.Name] = true
-		for what, text := range map[string]string{"cause": string(f.Cause), "object": f.Object, "message": f.Message, "fix": f.Fix} {
-			assert.NotEmpty(t, text, "%s: %s", f.Name, what)
-		}
-		assert.Equal(t, f.Change != nil, f.NoApp != "", "%s: what no App expresses has a reason", f.Name)
-		if f.NoApp != "" {
-			missing++
-		}
-	}
-	assert.GreaterOrEqual(t, len(names), 60)
-	assert.GreaterOrEqual(t, len(names)-missing, 60, "of Apps alone")
-}
-
 // TestFailures has each failure befall an App, a set of manifests and a release: the same is said
 // of the three, and none of them is called healthy.
 func TestFailures(t *testing.T) {

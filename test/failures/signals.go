@@ -4,6 +4,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -72,50 +74,44 @@ func Disowned(o client.Object) bool {
 
 // PodCondition returns the state of a pod's condition; empty for an object that is not a pod.
 func PodCondition(o client.Object, kind corev1.PodConditionType) corev1.ConditionStatus {
-	if pod, ok := o.(*corev1.Pod); ok {
-		for _, c := range pod.Status.Conditions {
-			if c.Type == kind {
-				return c.Status
-			}
-		}
+	if _, ok := o.(*corev1.Pod); ok {
+		return condition(o, string(kind))
 	}
 	return ""
 }
 
 // RefusedPods reports a ReplicaSet that cannot create its pods.
 func RefusedPods(o client.Object) bool {
-	if rs, ok := o.(*appsv1.ReplicaSet); ok {
-		for _, c := range rs.Status.Conditions {
-			if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
-				return true
-			}
-		}
-	}
-	return false
+	_, ok := o.(*appsv1.ReplicaSet)
+	return ok && condition(o, string(appsv1.ReplicaSetReplicaFailure)) == corev1.ConditionTrue
 }
 
 // Stalled reports a Deployment whose rollout has missed its deadline.
 func Stalled(o client.Object) bool {
-	if d, ok := o.(*appsv1.Deployment); ok {
-		for _, c := range d.Status.Conditions {
-			if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
-				return true
-			}
-		}
-	}
-	return false
+	_, ok := o.(*appsv1.Deployment)
+	return ok && condition(o, string(appsv1.DeploymentProgressing)) == corev1.ConditionFalse
 }
 
 // FailedRun reports a Job that has failed.
 func FailedRun(o client.Object) bool {
-	if j, ok := o.(*batchv1.Job); ok {
-		for _, c := range j.Status.Conditions {
-			if c.Type == batchv1.JobFailed && c.Status == corev1.ConditionTrue {
-				return true
-			}
+	_, ok := o.(*batchv1.Job)
+	return ok && condition(o, string(batchv1.JobFailed)) == corev1.ConditionTrue
+}
+
+// condition returns the state of an object's condition; empty if it has none.
+func condition(o client.Object, kind string) corev1.ConditionStatus {
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return ""
+	}
+	conditions, _, _ := unstructured.NestedSlice(raw, "status", "conditions")
+	for _, c := range conditions {
+		if of, ok := c.(map[string]any); ok && of["type"] == kind {
+			state, _ := of["status"].(string)
+			return corev1.ConditionStatus(state)
 		}
 	}
-	return false
+	return ""
 }
 
 // Says returns an event of one of these reasons that was seen so often.

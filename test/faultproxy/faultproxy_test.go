@@ -72,7 +72,7 @@ func hearNothing(t *testing.T, conn net.Conn, lines *bufio.Reader) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-func TestWhatIsHeldArrivesLater(t *testing.T) {
+func TestProxy_Hold(t *testing.T) {
 	for name, c := range map[string]faultproxy.Condition{
 		"both ways": {HoldUp: true, HoldDown: true}, "up": {HoldUp: true}, "down": {HoldDown: true},
 	} {
@@ -81,25 +81,19 @@ func TestWhatIsHeldArrivesLater(t *testing.T) {
 			say(t, conn, "before")
 			hear(t, conn, lines, "before")
 			w.Set(c)
+			another, theirs := dial(t, w)
 			say(t, conn, "meanwhile")
+			say(t, another, "hello")
 			hearNothing(t, conn, lines)
+			hearNothing(t, another, theirs)
 			w.Set(faultproxy.Condition{})
 			hear(t, conn, lines, "meanwhile")
+			hear(t, another, theirs, "hello")
 		})
 	}
 }
 
-func TestANewConnectionIsHeldToo(t *testing.T) {
-	w, _, _ := echo(t)
-	w.Set(faultproxy.Condition{HoldDown: true})
-	conn, lines := dial(t, w)
-	say(t, conn, "hello")
-	hearNothing(t, conn, lines)
-	w.Set(faultproxy.Condition{})
-	hear(t, conn, lines, "hello")
-}
-
-func TestACutEndsWhatThereIsAndRefusesWhatComes(t *testing.T) {
+func TestProxy_Cut(t *testing.T) {
 	w, conn, lines := echo(t)
 	say(t, conn, "before")
 	hear(t, conn, lines, "before")
@@ -116,8 +110,8 @@ func TestACutEndsWhatThereIsAndRefusesWhatComes(t *testing.T) {
 	hear(t, healed, healedLines, "after")
 }
 
-// TestSeveralTargetsTakeTurns has one of two listen no more.
-func TestSeveralTargetsTakeTurns(t *testing.T) {
+// TestProxy_BalancesTargets has one of two listen no more.
+func TestProxy_BalancesTargets(t *testing.T) {
 	greeter := func(greeting string) net.Listener {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
@@ -159,7 +153,7 @@ func over(t *testing.T, conn net.Conn, lines *bufio.Reader) {
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-func TestDelayIsForEachDirection(t *testing.T) {
+func TestProxy_Delay(t *testing.T) {
 	w, conn, lines := echo(t)
 	w.Set(faultproxy.Condition{Delay: 60 * time.Millisecond})
 	start := time.Now()
@@ -168,7 +162,7 @@ func TestDelayIsForEachDirection(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(start), 120*time.Millisecond)
 }
 
-func TestLossMakesLateAndLosesNothing(t *testing.T) {
+func TestProxy_Loss(t *testing.T) {
 	w, conn, lines := echo(t)
 	w.Set(faultproxy.Condition{Loss: 1})
 	start := time.Now()
@@ -179,7 +173,7 @@ func TestLossMakesLateAndLosesNothing(t *testing.T) {
 	assert.Greater(t, time.Since(start), silence)
 }
 
-func TestAnOrderlyEndIsPassedOn(t *testing.T) {
+func TestProxy_PassesEnd(t *testing.T) {
 	_, conn, lines := echo(t)
 	say(t, conn, "last words")
 	require.NoError(t, conn.(*net.TCPConn).CloseWrite())

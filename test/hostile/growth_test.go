@@ -2,12 +2,8 @@ package hostile_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
@@ -74,11 +71,11 @@ const (
 	moreHeap       = 32 << 20
 )
 
-// TestNothingGrowsUnderAttack has thousands of hostile connections come to all listeners of a
+// TestControlPlane_NoGrowthUnderAttack has thousands of hostile connections come to all listeners of a
 // real control plane with a real agent's tunnel, from all addresses of this machine, while an
 // agent and a Runner go on working. Afterwards there are as many goroutines as before, and as
 // much memory.
-func TestNothingGrowsUnderAttack(t *testing.T) {
+func TestControlPlane_NoGrowthUnderAttack(t *testing.T) {
 	s := startSystem(t)
 	s.heartbeat(t)
 	s.command(t)
@@ -116,8 +113,7 @@ func TestNothingGrowsUnderAttack(t *testing.T) {
 // two who work: that agent and a Runner.
 type system struct {
 	plane   *planetest.Plane
-	roots   *x509.CertPool
-	id      controlapi.Identity
+	id      *identity.Identity
 	control *controlapi.Client
 	runner  *client.Client
 	evil    *tls.Config // a Runner's that is let in
@@ -125,51 +121,23 @@ type system struct {
 
 func startSystem(t *testing.T) *system {
 	t.Helper()
-	s := &system{plane: planetest.Start(t), roots: x509.NewCertPool()}
-	s.register(t)
-	s.serveAgent(t)
+	s := &system{plane: planetest.Start(t)}
+	s.id = hostile.Enrol(t, s.plane.URL(), s.plane.Token(t, operators.TokenOptions{TTL: time.Hour}), "shop")
+	own := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.id.Roots, Certificates: []tls.Certificate{s.id.Certificate}}
+	s.control = hostile.Control(t, s.plane.URL(), "shop", own)
+	s.connect(t, own)
+	s.heartbeat(t)
+	s.plane.AwaitOnline(t, time.Time{})
 	s.runner = s.dialRunner(t)
 	return s
 }
 
-func (s *system) register(t *testing.T) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	require.NoError(t, err)
-	text := s.plane.Token(t, operators.TokenOptions{TTL: time.Hour})
-	token, err := controlapi.ParseToken(text)
-	require.NoError(t, err)
-	var current atomic.Pointer[tls.Config]
-	cfg, err := controlapi.Trust{Fingerprint: token.Fingerprint}.TLSConfig(s.plane.URL())
-	require.NoError(t, err)
-	current.Store(cfg)
-	s.control, err = controlapi.NewClient(controlapi.ClientConfig{
-		URL: s.plane.URL(), TLS: current.Load, Log: zerolog.Nop(), Origin: func() controlapi.Origin { return controlapi.Origin{ClusterUID: "uid"} },
-	})
-	require.NoError(t, err)
-	t.Cleanup(s.control.Close)
-	s.id, err = s.control.Register(t.Context(), token, controlapi.RegisterRequest{
-		Name: "shop", ClusterUID: "uid", CSR: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr})), AgentVersion: "1", RunnerAPIVersion: "v1", Clock: time.Now(),
-	})
-	require.NoError(t, err)
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-	cert, err := tls.X509KeyPair([]byte(s.id.Certificate), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-	require.NoError(t, err)
-	require.True(t, s.roots.AppendCertsFromPEM([]byte(s.id.CABundle)))
-	current.Store(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.roots, Certificates: []tls.Certificate{cert}})
-	s.control.Close() // the next connection shows the certificate
-	s.connect(t, current.Load, cert)
-}
-
 // connect keeps the agent's tunnel up, with the Runner API at its end.
-func (s *system) connect(t *testing.T, config func() *tls.Config, cert tls.Certificate) {
+func (s *system) connect(t *testing.T, config *tls.Config) {
 	t.Helper()
 	tun, err := tunnel.New(tunnel.Config{
 		ServerAddress: s.id.Tunnel.Address, ServerName: s.id.Tunnel.ServerName, AgentID: s.id.AgentID,
-		TLS: func(context.Context) (*tls.Config, error) { return config(), nil }, Log: zerolog.Nop(), Cluster: func() string { return "uid" },
+		TLS: func(context.Context) (*tls.Config, error) { return config, nil }, Log: zerolog.Nop(), Cluster: func() string { return "shop" },
 	})
 	require.NoError(t, err)
 	backend := runnertest.NewBackend()
@@ -178,13 +146,10 @@ func (s *system) connect(t *testing.T, config func() *tls.Config, cert tls.Certi
 	parts.Go(func() error { return tun.Run(ctx) })
 	parts.Go(func() error {
 		return transport.Serve(ctx, tun.Listener(), transport.ServeConfig{
-			Handler: server.New(server.Config{
-				Apps: backend.Apps(), Monitoring: backend.Monitoring(), ConfigMaps: backend.ConfigMaps(), Secrets: backend.Secrets(), Namespaces: backend.Namespaces(), Cluster: backend.Cluster(),
-				TrustDomain: datadir.DefaultTrustDomain, Log: zerolog.Nop(),
-			}),
+			Handler: server.New(server.Config{Cluster: backend.Cluster(), TrustDomain: datadir.DefaultTrustDomain, Log: zerolog.Nop()}),
 			TLS: transport.TLS(transport.TLSConfig{
-				Certificate: func() (*tls.Certificate, error) { return &cert, nil },
-				Roots:       func() *x509.CertPool { return s.roots }, TrustDomain: datadir.DefaultTrustDomain,
+				Certificate: func() (*tls.Certificate, error) { return &s.id.Certificate, nil },
+				Roots:       func() *x509.CertPool { return s.id.Roots }, TrustDomain: datadir.DefaultTrustDomain,
 			}),
 			Drain: time.Second, Log: zerolog.Nop(),
 		})
@@ -195,12 +160,6 @@ func (s *system) connect(t *testing.T, config func() *tls.Config, cert tls.Certi
 			t.Errorf("the agent: %v", err)
 		}
 	})
-}
-
-func (s *system) serveAgent(t *testing.T) {
-	t.Helper()
-	s.heartbeat(t)
-	s.plane.AwaitOnline(t, time.Time{})
 }
 
 // dialRunner makes two Runners: one that works, and one that means ill.
@@ -214,10 +173,10 @@ func (s *system) dialRunner(t *testing.T) *client.Client {
 		return cert
 	}
 	good, evil := certificate("good"), certificate("evil")
-	s.evil = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.roots, ServerName: s.serverName(), Certificates: []tls.Certificate{evil}}
+	s.evil = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.id.Roots, ServerName: s.serverName(), Certificates: []tls.Certificate{evil}}
 	c, err := client.New(client.Config{
 		AgentID: s.id.AgentID, ServerName: s.serverName(), EdgeAddresses: []string{s.plane.Addrs().Edge.String()},
-		TrustDomain: datadir.DefaultTrustDomain, Roots: s.roots, Certificate: func() (*tls.Certificate, error) { return &good, nil },
+		TrustDomain: datadir.DefaultTrustDomain, Roots: s.id.Roots, Certificate: func() (*tls.Certificate, error) { return &good, nil },
 	})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
@@ -228,14 +187,12 @@ func (s *system) serverName() string { return s.id.AgentID + "." + datadir.Defau
 
 func (s *system) heartbeat(t *testing.T) {
 	t.Helper()
-	_, err := s.control.Heartbeat(t.Context(), controlapi.Heartbeat{Clock: time.Now(), AgentVersion: "1", RunnerAPIVersion: "v1"})
-	require.NoError(t, err)
+	require.NoError(t, s.beat(t.Context()))
 }
 
 func (s *system) command(t *testing.T) {
 	t.Helper()
-	_, err := s.runner.Cluster().Get(t.Context())
-	require.NoError(t, err)
+	require.NoError(t, s.commands(t.Context()))
 }
 
 // work is what an agent and a Runner do, on connections that are kept and on new ones.
@@ -243,7 +200,7 @@ func (s *system) work(ctx context.Context, served *atomic.Int64) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	stranger := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.roots},
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.id.Roots},
 	}, Timeout: time.Minute}
 	for {
 		select {
@@ -300,7 +257,7 @@ func (s *system) measure() (goroutines int, heap uint64) {
 // what takes the time; one in twenty of all is left to the server to end.
 func (s *system) attack(t *testing.T, from, to int) {
 	t.Helper()
-	api := hostile.Target{Addr: s.plane.Addrs().API.String(), Anywhere: true, TLS: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.roots, ServerName: "localhost"}}
+	api := hostile.Target{Addr: s.plane.Addrs().API.String(), Anywhere: true, TLS: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.id.Roots, ServerName: "localhost"}}
 	tun := hostile.Target{Addr: s.plane.Addrs().Tunnel.String(), Anywhere: true}
 	edge := hostile.Target{Addr: s.plane.Addrs().Edge.String(), Anywhere: true, TLS: s.evil}
 	type shot struct {

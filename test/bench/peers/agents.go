@@ -2,221 +2,176 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
-	"net/rpc"
 	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
-	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/proc"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
-// agentsSettings are the sizes of the agents' part.
-type agentsSettings struct {
-	Agents    int
-	Processes int
-	Settle    time.Duration
-	Idle      time.Duration
-	Events    int
-	Tellers   int
-	Kills     int
-	Looks     int // at a page of the console
-	Closed    time.Duration
+// agents measures a control plane with thousands of simulated agents, which are in a process of
+// their own.
+type agents struct {
+	Agents  int           `flag:"agents" usual:"10000" short:"500" help:"simulated agents; as many as there may be open files for, if that is less"`
+	Settle  time.Duration `flag:"settle" usual:"45s" short:"5s" help:"wait after the storm, until heartbeats are as seldom as they get"`
+	Idle    time.Duration `flag:"idle" usual:"1m0s" short:"8s" help:"how long idleness is measured"`
+	Events  int           `flag:"events" usual:"20000" short:"4000" help:"announcements over the broker's outages"`
+	Tellers int           `flag:"tellers" usual:"2000" short:"400" help:"agents whose Apps these announcements are about"`
+	Kills   int           `flag:"kills" usual:"3" short:"1" help:"how often RabbitMQ is killed while it makes up for an outage"`
+	Looks   int           `flag:"looks" usual:"50" short:"5" help:"how often each page of the console is looked at"`
+	// Go collects at least every two minutes, and returns memory after that.
+	Closed time.Duration `flag:"closed" usual:"2m30s" short:"5s" help:"wait after the console's pages were closed, until memory is looked at"`
+	Pprof  string        `flag:"pprof" help:"address at which the control plane serves its profiles"`
+
+	*run.Run
+	sys      *harness.System
+	crowd    *served
+	consumer *listener
+	curves   curves
+	empty    use // the control plane's, before the first agent
 }
 
 const (
 	benchRunner = "bench"
 	// loopback is an address of this machine that no other process uses.
 	loopback = "127.0.66.1"
-	// perProcess is the maximum number of agents in a process.
-	perProcess = 5000
 	// descriptorsPerTwo is the control plane's descriptors for two agents: their tunnels and, for
 	// agents with frequent heartbeats, a connection for these. otherDescriptors is for everything
 	// else.
 	descriptorsPerTwo, otherDescriptors = 3, 300
-	closeTimeout                        = 2 * time.Minute
+	connectTimeout                      = 3 * time.Minute
+	// lookEvery is how often the crowd is asked how its agents are.
+	lookEvery = 250 * time.Millisecond
 )
 
-type agentsBench struct {
-	agentsSettings
-	*progress
-	*figures.Run
-	sys       *harness.System
-	processes []*proc.Process
-	crowds    []*rpc.Client
-	consumer  *listener
-	curves    agentsCurves
-	empty     usage // the control plane's, before the first agent
-	profile   string
-}
-
-// agentsCurves are the data of the plots.
-type agentsCurves struct {
+// curves are the data of the plots.
+type curves struct {
 	Storm         []point `json:"storm"`
 	Restart       []point `json:"restart"`
 	Announcements []point `json:"announcements"`
 }
 
-// point is the number of agents after a number of seconds.
-type point struct {
-	Seconds float64 `json:"s"`
-	Count   int     `json:"n"`
-}
-
-func runAgents(ctx context.Context, args []string) (err error) {
-	b := &agentsBench{progress: &progress{out: os.Stdout, start: time.Now()}}
-	flags := flag.NewFlagSet("agents", flag.ContinueOnError)
-	short := flags.Bool("short", false, "500 agents and shorter waits: for working on what is measured")
-	var output figures.Output
-	output.Flags(flags)
-	flags.StringVar(&b.profile, "profile", "", "directory that takes profiles of the control plane: where its CPU goes while agents connect, and its memory when they have")
-	flags.IntVar(&b.Agents, "agents", 10000, "simulated agents; as many as there may be open files for, if that is less")
-	flags.DurationVar(&b.Settle, "settle", 45*time.Second, "wait after the storm, until heartbeats are as seldom as they get")
-	flags.DurationVar(&b.Idle, "idle", time.Minute, "how long idleness is measured")
-	flags.IntVar(&b.Events, "events", 20000, "announcements over the broker's outages")
-	flags.IntVar(&b.Kills, "kills", 3, "how often RabbitMQ is killed while it makes up for an outage")
-	flags.IntVar(&b.Looks, "looks", 50, "how often each page of the console is looked at")
-	flags.DurationVar(&b.Closed, "closed", closedFor, "wait after the console's pages were closed, until memory is looked at")
-	flags.IntVar(&b.Tellers, "tellers", 2000, "agents whose Apps these announcements are about")
-	if err := flags.Parse(args); err != nil {
-		return err
+func (b *agents) Measure(ctx context.Context, r *run.Run) {
+	b.Run = r
+	b.fit()
+	r.Step("RabbitMQ, the control plane on SQLite, a Runner that listens", func() { b.begin(ctx) })
+	r.Step(fmt.Sprintf("%d simulated agents register", b.Agents), func() { b.enrol(ctx) })
+	r.Step("all connect at once", func() { b.storm(ctx) })
+	r.Step(fmt.Sprintf("memory and CPU while nothing happens, for %s after %s", b.Idle, b.Settle), func() { b.measureIdle(ctx) })
+	r.Step("the console: pages, updates, many open pages", func() { b.measureConsole(ctx) })
+	r.Step("the control plane is killed and comes back", func() { b.restart(ctx) })
+	r.Step(fmt.Sprintf("%d announcements, and RabbitMQ killed among them", b.Events), func() { b.announce(ctx) })
+	r.Detail = b.curves
+	if r.Output.Dir != "" {
+		b.curves.plot(r.Output.Dir, b.Agents)
 	}
-	if *short {
-		b.Agents, b.Settle, b.Idle, b.Events, b.Tellers, b.Kills, b.Looks, b.Closed = 500, 5*time.Second, 8*time.Second, 4000, 400, 1, 5, 5*time.Second
-	}
-	if err := b.fit(); err != nil {
-		return err
-	}
-	if b.Run, err = figures.Begin(ctx, figures.Agents, output, *short); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	if err := b.perform(ctx); err != nil {
-		return errors.Join(err, b.Report(os.Stdout)) // of the figures so far
-	}
-	fmt.Printf("\n%d simulated agents and one control plane; took %s\n\n", b.Agents, time.Since(b.start).Round(time.Second))
-	broken := b.Report(os.Stdout)
-	if output.Dir != "" {
-		err = errors.Join(b.Publish(flags, b.curves), b.curves.plot(output.Dir, b.Agents))
-	}
-	return errors.Join(err, broken)
 }
 
 // fit limits the agents to the files that a process may open here.
-func (b *agentsBench) fit() error {
+func (b *agents) fit() {
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return err
-	}
+	run.Check(unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	if room := 2 * (int(limit.Max) - otherDescriptors) / descriptorsPerTwo; room < b.Agents { //nolint:gosec // it is no such number
-		b.say("a process may have %d files open here: %d agents in place of %d (ulimit -Hn)", limit.Max, room, b.Agents)
+		b.Say("a process may have %d files open here: %d agents in place of %d (ulimit -Hn)", limit.Max, room, b.Agents)
 		b.Agents = room
-	}
-	if b.Agents < 1 || b.Events < 1 || b.Tellers < 1 || b.Looks < 1 || b.Kills < 0 {
-		return errors.New("-agents, -events, -looks and -tellers have to be 1 or more, and -kills not less than none")
 	}
 	b.Tellers = min(b.Tellers, b.Agents)
 	b.Events = max(b.Events/b.Tellers, 1) * b.Tellers
-	b.Processes = (b.Agents + perProcess - 1) / perProcess
-	return nil
 }
 
-func (b *agentsBench) perform(ctx context.Context) error {
-	for _, step := range []struct {
-		title string
-		do    func(context.Context) error
-	}{
-		{"RabbitMQ, the control plane on SQLite, a Runner that listens", b.begin},
-		{fmt.Sprintf("%d simulated agents register", b.Agents), b.enrol},
-		{"all connect at once", b.storm},
-		{fmt.Sprintf("memory and CPU while nothing happens, for %s after %s", b.Idle, b.Settle), b.measureIdle},
-		{fmt.Sprintf("the console: pages, updates, %d open pages", openPages), b.measureConsole},
-		{"the control plane is killed and comes back", b.restart},
-		{fmt.Sprintf("%d announcements, and RabbitMQ killed among them", b.Events), b.announce},
-	} {
-		if err := b.step(step.title, func() error { return step.do(ctx) }); err != nil {
-			return err
-		}
+func (b *agents) begin(ctx context.Context) {
+	// The crowd comes from one address, as agents do behind a load balancer.
+	args := []string{"--log-level", "warn", "--shared-address", "127.0.0.0/8"}
+	if b.Pprof != "" {
+		args = append(args, "--pprof-listen", b.Pprof)
 	}
-	return nil
+	b.sys = run.Must(harness.New(harness.Options{Name: "bench-agents", Out: os.Stdout, ListenIP: loopback, ControlPlaneArgs: args}))
+	b.OnCloseWithin(b.sys.Close)
+	b.sys.Binaries = run.Must(harness.Build(ctx))
+	run.Check(b.sys.StartBroker(ctx))
+	run.Check(b.sys.StartControlPlane(ctx))
+	run.Must(b.sys.CreateRunner(ctx, benchRunner))
+	b.consumer = b.listen(ctx)
+	b.empty = b.used()
 }
 
-func (b *agentsBench) begin(ctx context.Context) (err error) {
-	b.sys, err = harness.New(harness.Options{
-		Name: "bench-agents", Out: os.Stdout, ListenIP: loopback,
-		// The crowd comes from one address, as agents do behind a load balancer.
-		ControlPlaneArgs: append([]string{"--log-level", "warn", "--shared-address", "127.0.0.0/8"}, b.profileArgs()...),
-	})
-	if err != nil {
-		return err
-	}
-	if b.sys.Binaries, err = harness.Build(ctx); err != nil {
-		return err
-	}
-	if err := b.sys.StartBroker(ctx); err != nil {
-		return err
-	}
-	if err := b.sys.StartControlPlane(ctx); err != nil {
-		return err
-	}
-	if _, err := b.sys.CreateRunner(ctx, benchRunner); err != nil {
-		return err
-	}
-	if b.consumer, err = listen(b.sys.Broker); err != nil {
-		return err
-	}
-	if err := b.consumer.awaitReady(ctx); err != nil {
-		return err
-	}
-	b.empty, err = b.look()
-	return err
-}
+// used returns what the control plane has taken of the machine until now.
+func (b *agents) used() use { return useOf(b.sys.ControlPlanePID()) }
 
-// enrol starts the crowds and makes their agents register.
-func (b *agentsBench) enrol(ctx context.Context) error {
-	token, err := b.sys.CreateToken(ctx, "--uses", "0")
-	if err != nil {
-		return err
-	}
+// enrol starts the crowd and makes its agents register.
+func (b *agents) enrol(ctx context.Context) {
+	token := run.Must(b.sys.CreateToken(ctx, "--uses", "0"))
+	b.crowd = startServed(ctx, b.Run, b.sys.Dir, "crowd", roleCommand, roleCrowd)
 	start := time.Now()
-	for i := range b.Processes {
-		p, c, err := startCrowd(b.sys.Dir, i)
-		if err != nil {
-			return err
-		}
-		b.processes, b.crowds = append(b.processes, p), append(b.crowds, c)
-	}
-	if err := b.enrolAll(ctx, token); err != nil {
-		return err
-	}
+	b.crowd.call(ctx, "Crowd.Enrol", crowd.Enrolment{
+		URL: b.sys.APIURL(), CAFile: b.sys.DataDir() + "/ca.pem", Token: token, Count: b.Agents,
+	}, new(crowd.None))
 	b.Add("agents.enrolled", float64(b.Agents)/time.Since(start).Seconds())
-	return nil
 }
 
-func startCrowd(dir string, number int) (*proc.Process, *rpc.Client, error) {
-	name := "crowd " + strconv.Itoa(number+1)
-	return proc.StartServing(name, dir+"/crowd.log", roleCommand, roleCrowd)
+// awaitBack waits until all agents have a tunnel and were heard since then. It returns how many
+// these were at what time, and when the last one came.
+func (b *agents) awaitBack(ctx context.Context, since time.Time) ([]point, float64) {
+	curve := []point{{}}
+	b.Await(ctx, connectTimeout, lookEvery, func() {
+		var s crowd.State
+		b.crowd.call(ctx, "Crowd.Look", since, &s)
+		curve = append(curve, point{time.Since(since).Seconds(), s.Back})
+		if s.Back < b.Agents {
+			run.Failf("%d of %d agents are there, %d have a tunnel, %d a heartbeat answered; what failed: %s",
+				s.Back, b.Agents, s.Connected, s.Heard, s.Trouble)
+		}
+	})
+	return curve, curve[len(curve)-1].Seconds
 }
 
-// close stops everything. It does not hang on broken parts.
-func (b *agentsBench) close() error {
-	for i, p := range b.processes {
-		p.Kill()
-		_ = b.crowds[i].Close() // the process has gone
+func (b *agents) storm(ctx context.Context) {
+	before, crowdBefore, start := b.used(), useOf(b.crowd.PID()), time.Now()
+	b.crowd.call(ctx, "Crowd.Connect", crowd.None{}, new(crowd.None))
+	curve, took := b.awaitBack(ctx, start)
+	each := func(after, before use) float64 {
+		return run.Milliseconds(after.CPU-before.CPU) / float64(b.Agents)
 	}
-	if b.consumer != nil {
-		b.consumer.stop()
+	b.Add("agents.storm.cpu", each(b.used(), before))
+	b.Add("agents.storm.cpu.crowd", each(useOf(b.crowd.PID()), crowdBefore))
+	b.Add("agents.storm", took)
+	b.curves.Storm = curve
+}
+
+func (b *agents) restart(ctx context.Context) {
+	start := time.Now()
+	run.Check(b.sys.KillControlPlane())
+	run.Check(b.sys.RestartControlPlane(ctx))
+	b.Say("it serves again after %s", time.Since(start).Round(time.Millisecond))
+	curve, took := b.awaitBack(ctx, start)
+	b.Add("agents.restart", took)
+	b.curves.Restart = curve
+}
+
+// measureIdle takes memory and CPU when nothing has happened for a while but heartbeats.
+func (b *agents) measureIdle(ctx context.Context) {
+	look := func() (time.Time, use, float64) {
+		var s crowd.State
+		b.crowd.call(ctx, "Crowd.Look", time.Time{}, &s)
+		return time.Now(), b.used(), float64(s.Beats)
 	}
-	if b.sys == nil {
-		return nil
+	run.Rest(ctx, b.Settle)
+	start, before, beatsBefore := look()
+	run.Rest(ctx, b.Idle)
+	end, after, beats := look()
+	beats -= beatsBefore
+	seconds, n := end.Sub(start).Seconds(), float64(b.Agents)
+	simulated := float64(useOf(b.crowd.PID()).Resident)
+	b.Add("agents.memory", float64(after.Resident-b.empty.Resident)/n/1e3)
+	b.Add("agents.memory.crowd", simulated/n/1e3)
+	b.Add("agents.memory.together", (float64(after.Resident)+simulated)/1e9)
+	b.Add("agents.cpu", 100*(after.CPU-before.CPU).Seconds()/seconds/n)
+	b.Add("agents.beats", beats/seconds)
+	if beats > 0 {
+		b.Add("agents.written", float64(after.Written-before.Written)/beats/1e3)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	return b.sys.Close(ctx)
 }

@@ -5,20 +5,22 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
 	"os"
+	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/chromedp/chromedp"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
-	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
 
 const (
@@ -26,97 +28,64 @@ const (
 	openPages = 100
 	// pageTimeout is how long an answer of the console, or an update of a page, may take.
 	pageTimeout = 30 * time.Second
-	// closedFor is how long after the last page the memory is looked at. Go collects at least every
-	// two minutes, and returns memory after that.
-	closedFor = 150 * time.Second
-	mebibyte  = 1 << 20
+	// firstPaint is the time from the start of the navigation until the browser has painted
+	// something, in ms (https://www.w3.org/TR/paint-timing/).
+	firstPaint = `performance.getEntriesByName("first-contentful-paint").map(e => e.startTime)[0] || 0`
 )
 
 // consoleVisitor is an operator who has signed in, without a browser.
 type consoleVisitor struct {
-	site   string // the console's address
-	roots  *x509.CertPool
-	jar    http.CookieJar
-	client *http.Client
-	api    *operatorapi.Client
+	site  string // the console's address
+	roots *x509.CertPool
+	jar   http.CookieJar
+	api   *operatorapi.Client
 }
 
 // measureConsole opens the console's pages beside the whole fleet.
-func (b *agentsBench) measureConsole(ctx context.Context) (err error) {
-	before, err := b.look()
-	if err != nil {
-		return err
-	}
-	v, err := b.signIn(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, v.api.Close()) }()
+func (b *agents) measureConsole(ctx context.Context) {
+	before := b.used()
+	v := b.signIn(ctx)
+	defer func() { _ = v.api.Close() }()
+	client := v.connection()
 	for id, path := range map[string]string{"console.page": "/", "console.search": "/?find=" + crowd.Name(b.Agents/2)} {
 		var took []float64
 		for range b.Looks {
 			start := time.Now()
-			if err := v.get(ctx, path); err != nil {
-				return err
-			}
-			took = append(took, milliseconds(time.Since(start)))
+			page := v.open(ctx, client, path)
+			run.Must(io.Copy(io.Discard, page.body))
+			page.close()
+			took = append(took, run.Milliseconds(time.Since(start)))
 		}
-		b.Add(id, load.Median(took))
+		b.Add(id, run.Median(took))
 	}
-	if err := b.measurePaint(ctx, v); err != nil {
-		return err
-	}
-	if err := b.measureUpdates(ctx, v); err != nil {
-		return err
-	}
-	return b.measurePages(ctx, v, before)
+	b.measurePaint(ctx, v)
+	b.measureUpdates(ctx, v)
+	b.measurePages(ctx, v, before.Resident)
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-func (b *agentsBench) signIn(ctx context.Context) (*consoleVisitor, error) {
+func (b *agents) signIn(ctx context.Context) *consoleVisitor {
 	file := b.sys.Dir + "/operator.json"
-	if _, err := b.sys.ControlPlane(ctx, "operator", "create", "bench", "--role", operators.RoleAdmin, "-o", file); err != nil {
-		return nil, err
+	run.Must(b.sys.ControlPlane(ctx, "operator", "create", "bench", "--role", operators.RoleAdmin, "-o", file))
+	v := &consoleVisitor{
+		roots: x509.NewCertPool(), jar: run.Must(cookiejar.New(nil)),
+		api: run.Must(operatorapi.NewClient(run.Must(operators.LoadCredentials(file)), "bench")),
 	}
-	credentials, err := operators.LoadCredentials(file)
-	if err != nil {
-		return nil, err
+	v.roots.AppendCertsFromPEM(run.Must(os.ReadFile(b.sys.DataDir() + "/ca.pem")))
+	made := v.code(ctx)
+	v.site = strings.TrimSuffix(made.Address, "/enter")
+	r := run.Must(http.NewRequestWithContext(ctx, http.MethodPost, made.Address, strings.NewReader(url.Values{"code": {made.Code}}.Encode())))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp := run.Must(v.connection().Do(r)) // follows the redirect to the fleet
+	run.Check(resp.Body.Close())
+	if resp.StatusCode != http.StatusOK || strings.HasSuffix(resp.Request.URL.Path, "/enter") {
+		run.Failf("sign in: %s at %s", resp.Status, resp.Request.URL)
 	}
-	ca, err := os.ReadFile(b.sys.DataDir() + "/ca.pem")
-	if err != nil {
-		return nil, err
-	}
-	v := &consoleVisitor{roots: x509.NewCertPool()}
-	v.roots.AppendCertsFromPEM(ca)
-	if v.api, err = operatorapi.NewClient(credentials, "bench"); err != nil {
-		return nil, err
-	}
-	if v.jar, err = cookiejar.New(nil); err != nil {
-		return nil, err
-	}
-	v.client = v.connection()
-	return v, v.enter(ctx)
+	return v
 }
 
 // code returns a code, and the address that takes it.
-func (v *consoleVisitor) code(ctx context.Context) (operatorapi.ConsoleCode, error) {
-	return operatorapi.CreateConsoleCode.Do(ctx, v.api, operatorapi.ConsoleCodeInput{})
-}
-
-func (v *consoleVisitor) enter(ctx context.Context) error {
-	made, err := v.code(ctx)
-	if err != nil {
-		return err
-	}
-	v.site = strings.TrimSuffix(made.Address, "/enter")
-	form := strings.NewReader(url.Values{"code": {made.Code}}.Encode())
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, made.Address, form)
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	return v.send(v.client, r) // follows the redirect to the fleet
+func (v *consoleVisitor) code(ctx context.Context) operatorapi.ConsoleCode {
+	return run.Must(operatorapi.CreateConsoleCode.Do(ctx, v.api, operatorapi.ConsoleCodeInput{}))
 }
 
 // connection returns a client with a connection of its own in the operator's session.
@@ -126,70 +95,31 @@ func (v *consoleVisitor) connection() *http.Client {
 	}}
 }
 
-func (v *consoleVisitor) get(ctx context.Context, path string) error {
-	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, v.site+path, http.NoBody)
-	if err != nil {
-		return err
-	}
-	return v.send(v.client, r)
-}
-
-// send reads the whole answer.
-func (v *consoleVisitor) send(client *http.Client, r *http.Request) error {
-	resp, err := client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }() // it was read
-	page, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Request.URL.String(), v.site+"/") || strings.HasSuffix(resp.Request.URL.Path, "/enter") {
-		return fmt.Errorf("%s %s: %s: %.200s", r.Method, r.URL.Path, resp.Status, page)
-	}
-	return nil
-}
-
-// openPage is the live part of a page.
+// openPage is a page, or the live part of one, that is being read.
 type openPage struct {
+	body   io.ReadCloser
 	lines  *bufio.Scanner
 	cancel context.CancelFunc
-	body   io.Closer
 }
 
-func (v *consoleVisitor) open(ctx context.Context, client *http.Client, path string) (*openPage, error) {
+func (v *consoleVisitor) open(ctx context.Context, client *http.Client, path string) *openPage {
 	ctx, cancel := context.WithCancel(ctx)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, v.site+path, http.NoBody)
-	if err != nil {
-		cancel()
-		return nil, err
+	resp := run.Must(client.Do(run.Must(http.NewRequestWithContext(ctx, http.MethodGet, v.site+path, http.NoBody))))
+	if resp.StatusCode != http.StatusOK || resp.Request.URL.String() != v.site+path {
+		run.Failf("%s: %s at %s", path, resp.Status, resp.Request.URL)
 	}
-	resp, err := client.Do(r)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	p := &openPage{bufio.NewScanner(resp.Body), cancel, resp.Body}
-	if resp.StatusCode != http.StatusOK {
-		p.close()
-		return nil, fmt.Errorf("%s: %s", path, resp.Status)
-	}
-	return p, nil
+	return &openPage{resp.Body, bufio.NewScanner(resp.Body), cancel}
 }
 
 // await reads until a line has the words.
-func (p *openPage) await(words string) error {
-	late := time.AfterFunc(pageTimeout, p.cancel)
-	defer late.Stop()
+func (p *openPage) await(words string) {
+	defer time.AfterFunc(pageTimeout, p.cancel).Stop()
 	for p.lines.Scan() {
 		if strings.Contains(p.lines.Text(), words) {
-			return nil
+			return
 		}
 	}
-	return fmt.Errorf("the page ended, or did not show %q within %s: %w", words, pageTimeout, p.lines.Err())
+	run.Failf("the page ended, or did not show %q within %s: %w", words, pageTimeout, p.lines.Err())
 }
 
 func (p *openPage) close() {
@@ -198,67 +128,62 @@ func (p *openPage) close() {
 }
 
 // measureUpdates counts from the answer to a change until an open page shows it.
-func (b *agentsBench) measureUpdates(ctx context.Context, v *consoleVisitor) error {
-	agent := crowd.Name(0)
-	page, err := v.open(ctx, v.client, "/live/fleet?find="+agent)
-	if err != nil {
-		return err
-	}
+func (b *agents) measureUpdates(ctx context.Context, v *consoleVisitor) {
+	agent, slowest := crowd.Name(0), 0.0
+	page := v.open(ctx, v.connection(), "/live/fleet?find="+agent)
 	defer page.close()
-	if err := page.await(agent); err != nil {
-		return err
-	}
-	var slowest time.Duration
+	page.await(agent)
 	for i := range b.Looks {
 		value := fmt.Sprintf("change-%d-end", i)
-		if _, err := operatorapi.LabelAgent.Do(ctx, v.api, operatorapi.LabelAgentInput{
+		run.Must(operatorapi.LabelAgent.Do(ctx, v.api, operatorapi.LabelAgentInput{
 			Agent: agent, Body: operatorapi.LabelAgentBody{Set: map[string]string{"bench": value}},
-		}); err != nil {
-			return err
-		}
+		}))
 		start := time.Now()
-		if err := page.await(value); err != nil {
-			return err
-		}
-		slowest = max(slowest, time.Since(start))
+		page.await(value)
+		slowest = max(slowest, run.Milliseconds(time.Since(start)))
 	}
-	b.Add("console.update", milliseconds(slowest))
-	return nil
+	b.Add("console.update", slowest)
 }
 
 // measurePages looks at the control plane's memory with many open pages, and after them.
-func (b *agentsBench) measurePages(ctx context.Context, v *consoleVisitor, before usage) error {
+func (b *agents) measurePages(ctx context.Context, v *consoleVisitor, before int64) {
 	var pages []*openPage
-	closeAll := func() {
-		for _, p := range pages {
-			p.close()
-		}
-		pages = nil
-	}
-	defer closeAll()
 	for range openPages {
-		p, err := v.open(ctx, v.connection(), "/live/fleet")
-		if err != nil {
-			return err
-		}
-		pages = append(pages, p)
-		if err := p.await(crowd.Name(0)[:len("bench-")]); err != nil {
-			return err
-		}
+		page := v.open(ctx, v.connection(), "/live/fleet")
+		page.await(crowd.Name(0)[:len("bench-")])
+		pages = append(pages, page)
 	}
-	open, err := b.look()
-	if err != nil {
-		return err
+	b.Add("console.memory.pages", run.Mebibytes(b.used().Resident-before))
+	for _, p := range pages {
+		p.close()
 	}
-	b.Add("console.memory.pages", float64(open.resident-before.resident)/mebibyte)
-	closeAll()
-	if err := b.rest(ctx, b.Closed); err != nil {
-		return err
+	run.Rest(ctx, b.Closed)
+	b.Add("console.memory", run.Mebibytes(b.used().Resident-before))
+}
+
+// measurePaint loads the fleet's page in a real Chromium, and takes when it first painted. The
+// control plane's CA is not in its store, and its certificate is that of the requests before.
+func (b *agents) measurePaint(ctx context.Context, v *consoleVisitor) {
+	ctx, stop := chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(run.Must(exec.LookPath("chromium"))), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(b.sys.Dir+"/chromium"),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
+		chromedp.Flag("ignore-certificate-errors", true))...)
+	defer stop()
+	ctx, stop = chromedp.NewContext(ctx)
+	defer stop()
+	made := v.code(ctx)
+	run.Check(chromedp.Do(ctx, chromedp.Navigate(made.Address+"#"+made.Code), chromedp.WaitVisible("#code")))
+	run.Must(chromedp.RunResponse(ctx, chromedp.Click(`//button[text()="Sign in"]`)))
+	var painted []float64
+	for range b.Looks {
+		run.Check(chromedp.Do(ctx, chromedp.Navigate(v.site+"/"), chromedp.WaitVisible("table")))
+		b.Await(ctx, pageTimeout, askEvery, func() {
+			ms := run.Must(chromedp.Run(ctx, chromedp.Evaluate[float64](firstPaint)))
+			if ms == 0 {
+				run.Failf("nothing was painted")
+			}
+			painted = append(painted, ms)
+		})
 	}
-	after, err := b.look()
-	if err != nil {
-		return err
-	}
-	b.Add("console.memory", float64(after.resident-before.resident)/mebibyte)
-	return nil
+	b.Add("console.paint", run.Median(painted))
 }

@@ -2,221 +2,210 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"net/http"
-	"net/rpc"
-	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	product "github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
-	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/proc"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
+
+// gateway measures the ways from a visitor to an App.
+type gateway struct {
+	Rounds   int           `flag:"rounds" usual:"40" short:"2" help:"rounds in which the ways take turns"`
+	Duration time.Duration `flag:"measure" usual:"250ms" help:"how long each way is measured in a round"`
+	Bulk     time.Duration `flag:"bulk" usual:"300ms" help:"how long a bulk transfer goes on, about"`
+	Hosts    int           `flag:"hosts" usual:"1000" help:"hosts in the table, on a tenth as many agents"`
+	Changes  int           `flag:"changes" usual:"20" short:"3" help:"changed routes"`
+
+	*run.Run
+	dir      string
+	flood    *served
+	direct   *instance
+	visitors []*contender
+	runner   *http.Client
+	results  results
+}
 
 const (
 	visitorURL = "https://" + way.Host
 	otherURL   = "https://" + way.OtherHost
 	// measuredClients make the calls whose p99 counts, and floodClients the flood beside them.
 	visitors, measuredClients, floodClients = 50, 4, 50
+	hostsOfAgent                            = 10
+	lookups                                 = 1_000_000
 )
 
-// gatewayBench measures the ways from a visitor to an App.
-type gatewayBench struct {
-	*progress
-	rounds            int
-	measure, bulk     time.Duration
-	hosts, changes    int
-	dir               string
-	app, flooding     *proc.Process
-	flood             *rpc.Client
-	instances         []*instance
-	visitors          []*contender
-	runner            *http.Client
-	results           tunnelResults
-	lookup, slowest   time.Duration
-	memory            float64
-	measuredProtocols []way.Protocol
+func (b *gateway) Measure(ctx context.Context, r *run.Run) {
+	b.Run, b.dir = r, certificates(r)
+	r.Step("start all ways, each side in a process of its own", func() { b.begin(ctx) })
+	r.Step(fmt.Sprintf("requests and bulk, %d rounds in turns", b.Rounds), func() { b.measureWays(ctx) })
+	r.Step(fmt.Sprintf("beside a flood, %d rounds", b.Rounds), func() { b.measureBeside(ctx) })
+	r.Step(fmt.Sprintf("a table of %d hosts", b.Hosts), func() { b.measureTable(ctx) })
+	for _, p := range []way.Protocol{way.HTTP1, way.HTTP2} {
+		ours, direct := row{way.GatewayTunnel, p}, row{way.GatewayDirect, p}
+		id := "gateway." + string(p) + "."
+		r.Add(id+"rate", b.results.ratio(direct, ours, "rps.50"))
+		r.Add(id+"p50", b.results.ratio(ours, direct, "p50.1"))
+		r.Add(id+"down", b.results.ratio(ours, direct, "bulk.down"))
+	}
+	r.Add("gateway.ahead.frp", b.results.ratio(row{way.GatewayTunnel, way.HTTP2}, row{way.GatewayFRP, way.HTTP2}, "rps.50"))
+	ours := b.results.samples[row{way.GatewayTunnel, way.HTTP1}]
+	for _, what := range []string{"runner", "host"} {
+		r.Add("gateway."+what+".p99", run.Ratio(ours[what+".p99.flood"], ours[what+".p99.alone"]))
+		r.Add("gateway."+what+".p99.past", run.Ratio(ours[what+".p99.flood past"], ours[what+".p99.alone"]))
+	}
+	r.Detail = b.results.medians()
 }
 
-func runGateway(ctx context.Context, args []string) (err error) {
-	b := &gatewayBench{progress: &progress{out: os.Stdout, start: time.Now()}, measuredProtocols: []way.Protocol{way.HTTP1, way.HTTP2}}
-	flags := flag.NewFlagSet("gateway", flag.ContinueOnError)
-	short := flags.Bool("short", false, "two short rounds: for working on what is measured")
-	var output figures.Output
-	output.Flags(flags)
-	flags.IntVar(&b.rounds, "rounds", 40, "rounds in which the ways take turns")
-	flags.DurationVar(&b.measure, "measure", 250*time.Millisecond, "how long each way is measured in a round")
-	flags.DurationVar(&b.bulk, "bulk", 300*time.Millisecond, "how long a bulk transfer goes on, about")
-	flags.IntVar(&b.hosts, "hosts", 1000, "hosts in the table, on a tenth as many agents")
-	flags.IntVar(&b.changes, "changes", 20, "changed routes")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if *short {
-		b.rounds, b.changes = 2, 3
-	}
-	run, err := figures.Begin(ctx, figures.Gateway, output, *short)
-	if err != nil {
-		return err
-	}
-	if b.dir, err = os.MkdirTemp("", "pipeops-bench-gateway-"); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	for _, step := range []struct {
-		title string
-		do    func(context.Context) error
-	}{
-		{"start all ways, each side in a process of its own", b.begin},
-		{fmt.Sprintf("requests and bulk, %d rounds in turns", b.rounds), b.measureWays},
-		{fmt.Sprintf("beside a flood, %d rounds", b.rounds), b.measureBeside},
-		{fmt.Sprintf("a table of %d hosts", b.hosts), b.measureTable},
-	} {
-		if err := b.step(step.title, func() error { return step.do(ctx) }); err != nil {
-			return err
-		}
-	}
-	b.figures(run.Set)
-	fmt.Println()
-	b.results.print(os.Stdout)
-	broken := run.Report(os.Stdout)
-	if output.Dir != "" {
-		err = run.Publish(flags, b.results.rows())
-	}
-	return errors.Join(err, broken)
-}
-
-// begin starts an App, and all ways to it.
-func (b *gatewayBench) begin(ctx context.Context) error {
-	if err := way.NewCertificates(b.dir); err != nil {
-		return err
-	}
-	addresses, err := freeAddresses(1)
-	if err != nil {
-		return err
-	}
-	if b.app, err = proc.Start("the App", filepath.Join(b.dir, "app.log"), roleCommand, roleApp, addresses[0]); err != nil {
-		return err
-	}
-	if b.flooding, b.flood, err = proc.StartServing("the flood", filepath.Join(b.dir, "flood.log"), roleCommand, roleFlood); err != nil {
-		return err
-	}
+// begin starts an App, a flood, and all ways to the App.
+func (b *gateway) begin(ctx context.Context) {
+	const address = "127.0.68.1:4000"
+	b.OnClose(startProcess(b.dir, "app", roleCommand, roleApp, address).Kill)
+	b.flood = startServed(ctx, b.Run, b.dir, "flood", roleCommand, roleFlood)
 	for _, w := range way.ToApps() {
-		i, err := startInstanceTo(w, b.dir, addresses[0])
-		if err != nil {
-			return err
-		}
-		b.instances = append(b.instances, i)
-		for _, p := range b.measuredProtocols {
+		i := startInstance(b.Run, w, b.dir, address, 0)
+		for _, p := range []way.Protocol{way.HTTP1, way.HTTP2} {
 			if w.Name == way.GatewayFRP && p == way.HTTP1 { // frpc makes a connection for each request
 				continue
 			}
-			client, err := way.Visitor(b.dir, i.at.Public, p)
-			if err != nil {
-				return err
-			}
-			if err := i.answers(ctx, client, visitorURL, upTimeout); err != nil {
-				return err
-			}
-			b.visitors = append(b.visitors, &contender{name: w.Name, protocol: p, at: i, client: client})
+			client := way.Visitor(b.dir, i.at.Public, p)
+			i.await(ctx, client, visitorURL, upTimeout)
+			b.visitors = append(b.visitors, &contender{row{w.Name, p}, i, client})
 		}
-		if w.Name == way.GatewayTunnel {
-			if b.runner, err = way.Runner(b.dir, i.at.RelaySpare[0], way.HTTP2); err != nil {
-				return err
-			}
-			if err := i.answers(ctx, b.runner, way.BaseURL, upTimeout); err != nil {
-				return err
-			}
+		switch w.Name {
+		case way.GatewayDirect:
+			b.direct = i
+		case way.GatewayTunnel:
+			b.runner = way.Runner(b.dir, i.at.RelaySpare[0], way.HTTP2)
+			i.await(ctx, b.runner, way.BaseURL, upTimeout)
 		}
-		b.say("%-15s %s", w.Name, w.Note)
+		b.Say("%-15s %s", w.Name, w.Note)
 	}
-	return nil
 }
 
-func (b *gatewayBench) measureWays(ctx context.Context) error {
-	for round := range b.rounds {
-		for _, c := range turns(b.visitors, round) {
+func (b *gateway) measureWays(ctx context.Context) {
+	b.InRounds(b.Rounds, func(round int) {
+		for _, c := range run.Turns(b.visitors, round) {
 			for _, clients := range []int{1, visitors} {
-				got, err := load.RunClosed(ctx, c.client, visitorURL+load.PathSmall, clients, warmUp, b.measure)
-				if err != nil {
-					return fmt.Errorf("%s: %w", c.name, err)
-				}
-				b.results.closed(c, got)
+				b.results.closed(c, clients, load.RunClosed(ctx, c.client, visitorURL+load.PathSmall, clients, warmUp, b.Duration))
 			}
-			rate, _, err := load.Bulk(ctx, c.client, visitorURL, load.Down, b.bulk)
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			b.results.add(c.name, c.protocol, "bulk.down", rate/1e6)
+			rate, _ := load.Bulk(ctx, c.client, visitorURL, load.Down, b.Bulk)
+			b.results.add(c.row, "bulk.down", rate/1e6)
 		}
-		b.say("round %d of %d", round+1, b.rounds)
-	}
-	return nil
+	})
 }
 
 // measureBeside compares the p99 of a Runner's commands, and of a host, with and without a flood of
 // another host's visitors through the same tunnel. The same flood past the tunnel shows how much of
 // it the machine's cores are.
-func (b *gatewayBench) measureBeside(ctx context.Context) error {
-	i := slices.IndexFunc(b.visitors, func(c *contender) bool { return c.name == way.GatewayTunnel && c.protocol == way.HTTP1 })
-	own := b.visitors[i]
-	floods := map[string]string{"flood": own.at.at.Public, "flood past": b.instances[0].at.Public}
-	for round := range b.rounds {
-		for _, what := range []struct {
-			name, url string
-			client    *http.Client
-		}{{"runner", way.BaseURL, b.runner}, {"host", visitorURL, own.client}} {
-			for _, beside := range []string{"alone", "flood", "flood past"} {
-				stop := func() error { return nil }
-				if address := floods[beside]; address != "" {
-					stop = b.floodAt(address)
-				}
-				got, err := load.RunClosed(ctx, what.client, what.url+load.PathSmall, measuredClients, warmUp, b.measure)
-				if err = errors.Join(err, stop()); err != nil {
-					return fmt.Errorf("%s, %s: %w", what.name, beside, err)
-				}
-				b.results.add(way.GatewayTunnel, way.HTTP1, what.name+".p99."+beside, micros(got.P99))
+func (b *gateway) measureBeside(ctx context.Context) {
+	own := b.visitors[slices.IndexFunc(b.visitors, func(c *contender) bool { return c.row == row{way.GatewayTunnel, way.HTTP1} })]
+	measure := func(what, beside, address string, client *http.Client, url string) {
+		run.Parallel(ctx, 2, -1, func(ctx context.Context, i int) {
+			if i == 0 {
+				got := load.RunClosed(ctx, client, url+load.PathSmall, measuredClients, warmUp, b.Duration)
+				b.results.add(own.row, what+".p99."+beside, got.P99)
+			} else if address != "" { // for as long as the measurement and a little longer
+				b.flood.call(ctx, "Flood.Send", Surge{Dir: b.dir, Address: address, For: b.Duration + 2*warmUp}, new(int))
 			}
-		}
-		b.say("round %d of %d", round+1, b.rounds)
+		})
 	}
-	return nil
+	b.InRounds(b.Rounds, func(int) {
+		for _, beside := range [][2]string{{"alone", ""}, {"flood", own.at.Public}, {"flood past", b.direct.at.Public}} {
+			measure("runner", beside[0], beside[1], b.runner, way.BaseURL)
+			measure("host", beside[0], beside[1], own.client, visitorURL)
+		}
+	})
 }
 
-func (b *gatewayBench) figures(set *figures.Set) {
-	for _, p := range b.measuredProtocols {
-		ours, direct := rowKey{way.GatewayTunnel, p}, rowKey{way.GatewayDirect, p}
-		id := "gateway." + string(p) + "."
-		set.Add(id+"rate", b.results.ratio(direct, ours, "rps.50"))
-		set.Add(id+"p50", b.results.ratio(ours, direct, "p50.1"))
-		set.Add(id+"down", b.results.ratio(ours, direct, "bulk.down"))
-	}
-	ours := rowKey{way.GatewayTunnel, way.HTTP1}
-	set.Add("gateway.ahead.frp", b.results.ratio(rowKey{way.GatewayTunnel, way.HTTP2}, rowKey{way.GatewayFRP, way.HTTP2}, "rps.50"))
-	for _, what := range []string{"runner", "host"} {
-		of := func(beside string) []float64 { return b.results.samples[ours][what+".p99."+beside] }
-		set.Add("gateway."+what+".p99", ratioOf(of("flood"), of("alone")))
-		set.Add("gateway."+what+".p99.past", ratioOf(of("flood past"), of("alone")))
-	}
-	set.Add("gateway.lookup", float64(b.lookup)/float64(time.Microsecond))
-	set.Add("gateway.change", float64(b.slowest)/float64(time.Millisecond))
-	set.Add("gateway.memory", b.memory/1000)
+// Flood makes the requests of many visitors. It is a process of its own: in the process of the
+// measured clients, it would add its own threads and goroutines to what they wait for.
+type Flood struct {
+	clients map[string]*http.Client // by the address that they call
 }
 
-// close ends everything and leaves nothing.
-func (b *gatewayBench) close() error {
-	for _, i := range b.instances {
-		i.stop()
+// Surge is one flood.
+type Surge struct {
+	Dir, Address string
+	For          time.Duration
+}
+
+// Send sends requests to an address until the time is over.
+func (f *Flood) Send(s Surge, answered *int) error {
+	return run.Try(func() {
+		if f.clients[s.Address] == nil {
+			f.clients[s.Address] = way.Visitor(s.Dir, s.Address, way.HTTP1)
+		}
+		*answered = load.RunClosed(context.Background(), f.clients[s.Address], otherURL+load.PathSmall, floodClients, 0, s.For).Answered
+	})
+}
+
+func tableHost(i int) string  { return fmt.Sprintf("app%d.example.com", i) }
+func tableAgent(i int) string { return fmt.Sprintf("agent%d", i) }
+
+// measureTable measures memory, lookups and changes in a table of many hosts.
+func (b *gateway) measureTable(ctx context.Context) {
+	of := map[string][]string{}
+	for i := range b.Hosts {
+		id := tableAgent(i / hostsOfAgent)
+		of[id] = append(of[id], tableHost(i))
 	}
-	for _, p := range []*proc.Process{b.app, b.flooding} {
-		if p != nil {
-			p.Kill()
+	routes := way.Table(ctx, filepath.Join(b.dir, "table.db"), of)
+	before := heap()
+	another := product.NewTable(routes.Store, time.Now) // of the same database
+	run.Check(another.Refresh(ctx))
+	b.Add("gateway.memory", max(0, heap()-before)/float64(b.Hosts)/1000)
+	runtime.KeepAlive(another)
+	begin := time.Now()
+	for i := range lookups {
+		if _, ok := routes.Table.Lookup(tableHost(i % b.Hosts)); !ok {
+			run.Failf("%s is not in the table", tableHost(i%b.Hosts))
 		}
 	}
-	return os.RemoveAll(b.dir)
+	b.Add("gateway.lookup", run.Milliseconds(time.Since(begin))*1e3/lookups)
+	b.measureChanges(ctx, routes)
+}
+
+func heap() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// measureChanges counts from the change in the database to the first lookup that finds it.
+func (b *gateway) measureChanges(ctx context.Context, routes *way.Routes) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	follower := product.NewFollower(product.Follower{
+		Table: routes.Table, Metrics: product.NewMetrics(prometheus.NewRegistry(), "bench"), Log: zerolog.Nop(),
+	})
+	done := make(chan error, 1)
+	go func() { done <- follower.Run(ctx) }()
+	slowest := 0.0
+	for i := range b.Changes {
+		name := fmt.Sprintf("new%d.example.com", i)
+		begin := time.Now()
+		routes.Put(ctx, tableAgent(i%(b.Hosts/hostsOfAgent)), name)
+		follower.Look()
+		b.Await(ctx, time.Minute, time.Millisecond, func() {
+			if _, ok := routes.Table.Lookup(name); !ok {
+				run.Failf("%s is not served", name)
+			}
+		})
+		slowest = max(slowest, run.Milliseconds(time.Since(begin)))
+	}
+	b.Add("gateway.change", slowest)
+	cancel()
+	run.Check(<-done)
 }

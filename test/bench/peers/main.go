@@ -7,36 +7,64 @@ package main
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench: failed:", err)
-		os.Exit(1)
+	if len(os.Args) > 2 && os.Args[1] == roleCommand {
+		if err := run.Try(func() { play(context.Background(), os.Args[2], os.Args[3:]) }); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
 	}
+	run.Main(map[*figures.Part]run.Benchmark{figures.Tunnel: &tunnel{}, figures.Agents: &agents{}, figures.Gateway: &gateway{}})
 }
 
-func run(ctx context.Context, args []string) error {
-	if len(args) == 0 {
-		return errors.New("say which part: `peers tunnel`, `peers agents` or `peers gateway`; -help after it lists its sizes")
+// roleCommand has this program be another side of what it measures, in a process of its own that
+// only a signal ends: `peers role relay WAY PLACE`.
+const roleCommand = "role"
+
+// The roles.
+const (
+	roleRelay = "relay"
+	roleAgent = "agent"
+	roleDelay = "delay"
+	roleCrowd = "crowd"
+	roleApp   = "app"
+	roleFlood = "flood"
+)
+
+func play(ctx context.Context, role string, args []string) {
+	switch role {
+	case roleRelay, roleAgent:
+		w := way.Named(args[0])
+		var at way.Place
+		run.Check(json.Unmarshal([]byte(args[1]), &at))
+		if role == roleRelay {
+			w.Relay(ctx, at)
+		} else {
+			w.Agent(ctx, at)
+		}
+	case roleDelay:
+		ln := run.Must(new(net.ListenConfig).Listen(ctx, "tcp", args[0]))
+		load.Delay(ctx, ln, args[1], run.Must(time.ParseDuration(args[2])))
+	case roleApp:
+		way.App(ctx, args[0])
+	case roleFlood:
+		serve(ctx, args[0], &Flood{clients: map[string]*http.Client{}})
+	case roleCrowd:
+		serve(ctx, args[0], &crowd.Crowd{})
 	}
-	switch args[0] {
-	case "tunnel":
-		return runTunnel(ctx, args[1:])
-	case "agents":
-		return runAgents(ctx, args[1:])
-	case "gateway":
-		return runGateway(ctx, args[1:])
-	case roleCommand:
-		return runRole(ctx, args[1:])
-	}
-	return fmt.Errorf("%q is no part; there are `peers tunnel`, `peers agents` and `peers gateway`", args[0])
 }

@@ -2,181 +2,263 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"math"
-	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
 
-// tunnelSettings are the sizes of the tunnel's part.
-type tunnelSettings struct {
-	Rounds     int
-	Measure    time.Duration
-	BulkRounds int
-	Bulk       time.Duration
-	RoundTrip  time.Duration
-	Reconnect  time.Duration
-	Only       string
-	Steps      string
-	Clients    int
-	Protocol   string
-}
+// tunnel measures the tunnel beside its peers. It has many short turns and not few long ones: a
+// virtual machine changes its speed for seconds at a time, and compared values must be from the same
+// moment.
+type tunnel struct {
+	Rounds     int           `flag:"rounds" usual:"40" short:"1" help:"rounds of requests, in which the ways take turns; peers are in every third"`
+	Duration   time.Duration `flag:"measure" usual:"250ms" short:"400ms" help:"how long each way is measured in a round, at each number of clients"`
+	BulkRounds int           `flag:"bulk-rounds" usual:"15" short:"1" help:"rounds of bulk, of the same kind"`
+	Bulk       time.Duration `flag:"bulk" usual:"300ms" short:"200ms" help:"how long a bulk transfer goes on, about"`
+	RoundTrip  time.Duration `flag:"round-trip" usual:"40ms" help:"the long way's round trip"`
+	Reconnect  time.Duration `flag:"reconnect" usual:"1m0s" short:"15s" help:"how long a way may take until it is back"`
+	Only       string        `flag:"only" help:"measure these ways alone, with commas between; direct is always there"`
+	Steps      string        `flag:"steps" help:"measure this alone, with commas between: requests, memory, bulk, beside, reconnect, far"`
+	Clients    int           `flag:"clients" usual:"0" help:"measure requests of so many clients alone: 1, 50 or 200"`
+	Protocol   string        `flag:"protocol" help:"measure this protocol alone: http/1.1 or h2"`
 
-// contender is a way with a protocol, and a Runner's client that uses it.
-type contender struct {
-	name     string
-	protocol way.Protocol
-	at       *instance
-	client   *http.Client
-}
-
-type tunnelBench struct {
-	tunnelSettings
-	*progress
+	*run.Run
 	dir        string
 	instances  []*instance
 	contenders []*contender
-	results    tunnelResults
+	results    results
 }
 
-func runTunnel(ctx context.Context, args []string) (err error) {
-	b := &tunnelBench{progress: &progress{out: os.Stdout, start: time.Now()}}
-	flags := flag.NewFlagSet("tunnel", flag.ContinueOnError)
-	short := flags.Bool("short", false, "one short round of each: for working on what is measured")
-	var output figures.Output
-	output.Flags(flags)
-	// Many short turns and not few long ones: a virtual machine changes its speed for seconds at a
-	// time, and compared values must be from the same moment.
-	flags.IntVar(&b.Rounds, "rounds", 40, "rounds of requests, in which the ways take turns; peers are in every third")
-	flags.DurationVar(&b.Measure, "measure", 250*time.Millisecond, "how long each way is measured in a round, at each number of clients")
-	flags.IntVar(&b.BulkRounds, "bulk-rounds", 15, "rounds of bulk, of the same kind")
-	flags.DurationVar(&b.Bulk, "bulk", 300*time.Millisecond, "how long a bulk transfer goes on, about")
-	flags.DurationVar(&b.RoundTrip, "round-trip", 40*time.Millisecond, "the long way's round trip")
-	flags.DurationVar(&b.Reconnect, "reconnect", 60*time.Second, "how long a way may take until it is back")
-	flags.StringVar(&b.Only, "only", "", "measure these ways alone, with commas between; direct is always there")
-	flags.StringVar(&b.Steps, "steps", "", "measure this alone, with commas between: requests, memory, bulk, beside, reconnect, far")
-	flags.IntVar(&b.Clients, "clients", 0, "measure requests of so many clients alone: 1, 50 or 200")
-	flags.StringVar(&b.Protocol, "protocol", "", "measure this protocol alone: http/1.1 or h2")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if *short {
-		b.Rounds, b.Measure, b.BulkRounds, b.Bulk, b.Reconnect = 1, 400*time.Millisecond, 1, 200*time.Millisecond, 15*time.Second
-	}
-	run, err := figures.Begin(ctx, figures.Tunnel, output, *short)
-	if err != nil {
-		return err
-	}
-	if b.dir, err = os.MkdirTemp("", "pipeops-bench-tunnel-"); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	if err := b.perform(ctx, *short); err != nil {
-		return err
-	}
-	b.results.figures(run.Set)
-	if b.Steps != "" || b.Clients > 0 || b.Protocol != "" {
-		run.Figures = slices.DeleteFunc(run.Figures, func(f figures.Figure) bool { return math.IsNaN(f.Measured) })
-	}
-	fmt.Printf("\nthe tunnel beside its peers; took %s\n\n", time.Since(b.progress.start).Round(time.Second))
-	b.results.print(os.Stdout)
-	broken := run.Report(os.Stdout)
-	if output.Dir != "" {
-		err = errors.Join(run.Publish(flags, b.results.rows()), b.results.plot(output.Dir))
-	}
-	return errors.Join(err, broken)
-}
+// The numbers of clients.
+var levels = []int{1, 50, 200}
 
-func (b *tunnelBench) perform(ctx context.Context, short bool) error {
+// peersEvery is in which of the rounds peers take part: they are compared with what is far from its
+// bound. Direct TLS and ours are in all of them.
+const peersEvery = 3
+
+func (b *tunnel) Measure(ctx context.Context, r *run.Run) {
+	b.Run, b.dir = r, certificates(r)
+	r.Step("start all ways, each side in a process of its own", func() { b.begin(ctx) })
 	for _, step := range []struct {
 		name, title string
-		do          func(context.Context) error
+		do          func(context.Context)
 	}{
-		{"", "start all ways, each side in a process of its own", b.begin},
 		{"requests", fmt.Sprintf("requests of 1, 50 and 200 clients, %d rounds in turns", b.Rounds), b.measureRequests},
 		{"memory", "memory of both sides, after that", b.measureMemory},
 		{"bulk", fmt.Sprintf("bulk down and up, %d rounds", b.BulkRounds), b.measureBulk},
-		{"beside", fmt.Sprintf("50 clients beside a download, stalled and at full speed, %d rounds", b.Rounds), b.measureDisturbed},
+		{"beside", fmt.Sprintf("50 clients beside a download, stalled and at full speed, %d rounds", b.Rounds), b.measureBeside},
 		{"reconnect", "killed relays, until the next request is answered", b.measureReconnect},
-		{"far", fmt.Sprintf("the same at a round trip of %s", b.RoundTrip), func(ctx context.Context) error { return b.measureFar(ctx, short) }},
+		{"far", fmt.Sprintf("the same at a round trip of %s", b.RoundTrip), b.measureFar},
 	} {
-		if step.name != "" && b.Steps != "" && !slices.Contains(strings.Split(b.Steps, ","), step.name) {
-			continue
-		}
-		if err := b.step(step.title, func() error { return step.do(ctx) }); err != nil {
-			return err
+		if b.Steps == "" || slices.Contains(strings.Split(b.Steps, ","), step.name) {
+			r.Step(step.title, func() { step.do(ctx) })
 		}
 	}
-	return nil
+	b.figures()
+	r.Detail = b.results.medians()
+	if r.Output.Dir != "" {
+		b.plot(r.Output.Dir)
+	}
 }
 
-// wanted returns the ways to measure.
-func (b *tunnelBench) wanted() []way.Way {
-	if b.Only == "" {
-		return way.All()
-	}
+// certificates returns a directory with the certificates of all sides.
+func certificates(r *run.Run) string {
+	dir := run.Must(os.MkdirTemp("", "pipeops-bench-"))
+	r.OnClose(func() error { return os.RemoveAll(dir) })
+	way.NewCertificates(dir)
+	return dir
+}
+
+// ways returns the ways to measure.
+func (b *tunnel) ways() []way.Way {
 	names := append(strings.Split(b.Only, ","), way.Direct)
-	return slices.DeleteFunc(way.All(), func(w way.Way) bool { return !slices.Contains(names, w.Name) })
+	return slices.DeleteFunc(way.All(), func(w way.Way) bool { return b.Only != "" && !slices.Contains(names, w.Name) })
 }
 
 // begin starts all ways. They stay up together: unused ones take almost no CPU.
-func (b *tunnelBench) begin(ctx context.Context) error {
-	if err := way.NewCertificates(b.dir); err != nil {
-		return err
-	}
-	for _, w := range b.wanted() {
-		i, err := startInstance(w, b.dir, 0)
-		if err != nil {
-			return err
-		}
-		b.instances = append(b.instances, i)
+func (b *tunnel) begin(ctx context.Context) {
+	for _, w := range b.ways() {
+		b.instances = append(b.instances, startInstance(b.Run, w, b.dir, "", 0))
 	}
 	for _, i := range b.instances {
-		if err := i.await(ctx, upTimeout); err != nil {
-			return err
-		}
-		b.say("%-13s %s", i.way.Name, i.way.Note)
-		contenders, err := b.contendersOf(i)
-		if err != nil {
-			return err
-		}
-		b.contenders = append(b.contenders, contenders...)
+		i.awaitRunner(ctx, upTimeout)
+		b.Say("%-13s %s", i.way.Name, i.way.Note)
+		b.contenders = append(b.contenders, b.contendersOf(i)...)
 	}
-	return nil
 }
+
+func compared(name string) bool { return name == way.Ours || name == way.Direct }
 
 // contendersOf adds HTTP/2 on the ways that bounds compare.
-func (b *tunnelBench) contendersOf(i *instance) ([]*contender, error) {
-	protocols := []way.Protocol{way.HTTP1}
-	if i.way.Name == way.Ours || i.way.Name == way.Direct {
-		protocols = append(protocols, way.HTTP2)
-	}
-	if b.Protocol != "" {
-		protocols = slices.DeleteFunc(protocols, func(p way.Protocol) bool { return string(p) != b.Protocol })
-	}
-	var all []*contender
-	for _, p := range protocols {
-		client, err := way.Runner(i.at.Dir, i.at.Public, p)
-		if err != nil {
-			return nil, err
+func (b *tunnel) contendersOf(i *instance) (all []*contender) {
+	for _, p := range []way.Protocol{way.HTTP1, way.HTTP2} {
+		if (p == way.HTTP1 || compared(i.way.Name)) && (b.Protocol == "" || b.Protocol == string(p)) {
+			all = append(all, &contender{row{i.way.Name, p}, i, way.Runner(b.dir, i.at.Public, p)})
 		}
-		all = append(all, &contender{name: i.way.Name, protocol: p, at: i, client: client})
 	}
-	return all, nil
+	return all
 }
 
-// close ends everything and leaves nothing.
-func (b *tunnelBench) close() error {
+// taking returns those that take part in a round, in their order.
+func (b *tunnel) taking(round int, peers bool) []*contender {
+	all := slices.Clone(b.contenders)
+	if !peers || round%peersEvery != 0 {
+		all = slices.DeleteFunc(all, func(c *contender) bool { return !compared(c.Way) })
+	}
+	return run.Turns(all, round)
+}
+
+func (b *tunnel) measureRequests(ctx context.Context) {
+	b.InRounds(b.Rounds, func(round int) {
+		for _, level := range levels {
+			if b.Clients > 0 && b.Clients != level {
+				continue
+			}
+			for _, c := range b.taking(round, true) {
+				load.RunClosed(ctx, c.client, way.BaseURL+load.PathSmall, level, 0, 0) // connects
+				before := c.cpu()
+				got := load.RunClosed(ctx, c.client, way.BaseURL+load.PathSmall, level, warmUp, b.Duration)
+				b.results.closed(c, level, got)
+				if round%peersEvery == 0 {
+					b.results.add(c.row, besidePeers(level), got.PerSecond)
+				}
+				b.results.took(c, strconv.Itoa(level), before, float64(got.Answered))
+			}
+		}
+	})
+}
+
+// besidePeers returns the key of the rate in rounds with peers.
+func besidePeers(level int) string { return fmt.Sprintf("rps.%d.beside peers", level) }
+
+func (b *tunnel) measureMemory(context.Context) {
+	for _, i := range b.instances {
+		for side, pid := range i.sides() {
+			b.results.add(row{i.way.Name, way.HTTP1}, "memory."+side, run.Mebibytes(useOf(pid).Resident))
+		}
+	}
+}
+
+func (b *tunnel) measureBulk(ctx context.Context) {
+	b.InRounds(b.BulkRounds, func(round int) {
+		for _, direction := range []string{load.Down, load.Up} {
+			for _, c := range b.taking(round, true) {
+				before := c.cpu()
+				rate, moved := load.Bulk(ctx, c.client, way.BaseURL, direction, b.Bulk)
+				b.results.add(c.row, "bulk."+direction, rate/1e6)
+				b.results.took(c, direction, before, run.Mebibytes(moved))
+			}
+		}
+	})
+}
+
+// measureBeside compares how the p99 of 50 clients changes on our way with how it does on the direct
+// one.
+func (b *tunnel) measureBeside(ctx context.Context) {
+	b.InRounds(b.Rounds, func(round int) {
+		for _, c := range b.taking(round, false) {
+			for _, beside := range []string{"alone", "stalled", "full speed"} {
+				end := func() {}
+				if beside != "alone" {
+					end = load.Beside(ctx, way.Runner(b.dir, c.at.Public, c.Protocol), way.BaseURL, beside == "full speed")
+				}
+				got := load.RunClosed(ctx, c.client, way.BaseURL+load.PathSmall, 50, 2*warmUp, b.Duration)
+				end()
+				b.results.add(c.row, "beside."+beside, got.P99)
+			}
+		}
+	})
+}
+
+// measureReconnect kills all relays and starts them again at once. All ways do it at the same time:
+// they mostly wait.
+func (b *tunnel) measureReconnect(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, i := range b.instances {
+		if i.relay == nil {
+			continue
+		}
+		all.Go(func() {
+			err := run.Try(func() {
+				run.Check(i.relay.Kill())
+				killed := time.Now()
+				run.Check(i.relay.Start())
+				i.awaitRunner(ctx, b.Reconnect)
+				b.results.add(row{i.way.Name, way.HTTP1}, "reconnect", time.Since(killed).Seconds())
+			})
+			if err != nil {
+				b.Say("%s is not back: %v", i.way.Name, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// measureFar measures the ways one after the other: each with a delay line before its agent, and the
+// others stopped.
+func (b *tunnel) measureFar(ctx context.Context) {
 	for _, i := range b.instances {
 		i.stop()
 	}
-	return os.RemoveAll(b.dir)
+	for _, w := range b.ways() {
+		if b.Short && !compared(w.Name) && w.Name != "frp" {
+			continue
+		}
+		i := startInstance(b.Run, w, b.dir, "", b.RoundTrip/2)
+		i.awaitRunner(ctx, upTimeout)
+		for _, c := range b.contendersOf(i) {
+			for _, level := range levels[:2] {
+				got := load.RunClosed(ctx, c.client, way.BaseURL+load.PathSmall, level, warmUp, b.Duration)
+				b.results.add(c.row, fmt.Sprintf("far.p50.%d", level), got.P50)
+				b.results.add(c.row, fmt.Sprintf("far.p99.%d", level), got.P99)
+			}
+			for _, direction := range []string{load.Down, load.Up} {
+				// Windows open by the round trip: the far way takes longer to get going.
+				rate, _ := load.Bulk(ctx, c.client, way.BaseURL, direction, 3*b.Bulk)
+				b.results.add(c.row, "far."+direction, rate/1e6)
+			}
+		}
+		i.stop()
+		b.Say("%s", w.Name)
+	}
+}
+
+// figures adds the figures that were measured: for each protocol, ours compared to direct.
+func (b *tunnel) figures() {
+	add := func(id string, measured float64) {
+		if !math.IsNaN(measured) {
+			b.Add("tunnel."+id, measured)
+		}
+	}
+	for _, p := range []way.Protocol{way.HTTP1, way.HTTP2} {
+		ours, direct := row{way.Ours, p}, row{way.Direct, p}
+		for id, what := range map[string]string{
+			"rps50": "rps.50", "rps200": "rps.200", "p99": "p99.50", "p50": "p50.1", "down": "bulk.down", "up": "bulk.up",
+		} {
+			add(string(p)+"."+id, b.results.ratio(ours, direct, what))
+		}
+		change := func(of row, by string) float64 {
+			return run.Ratio(b.results.samples[of]["beside."+by], b.results.samples[of]["beside.alone"])
+		}
+		add(string(p)+".far.down", run.Median(b.results.samples[ours]["far.down"]))
+		add(string(p)+".far.up", run.Median(b.results.samples[ours]["far.up"]))
+		add(string(p)+".stalled", change(ours, "stalled"))
+		add(string(p)+".full", change(ours, "full speed")/change(direct, "full speed"))
+	}
+	ours := row{way.Ours, way.HTTP1}
+	for _, peer := range []string{"chisel", "konnectivity", "frp"} {
+		for _, level := range levels[1:] {
+			add(fmt.Sprintf("ahead.%s.%d", peer, level), b.results.ratio(ours, row{peer, way.HTTP1}, besidePeers(level)))
+		}
+	}
+	add("reconnect", run.Median(b.results.samples[ours]["reconnect"]))
 }

@@ -52,46 +52,35 @@ func notFound(c ledger.Command) ledger.Command {
 	return c
 }
 
-func TestBooksThatBalance(t *testing.T) {
+// TestEffects_FindsDeviations doctors the books that balance, each time in one place.
+func TestEffects_FindsDeviations(t *testing.T) {
 	assert.Empty(t, ledger.Effects(books()))
-}
-
-// TestWhatDoesNotBalanceIsFound doctors the books, each time in one place.
-func TestWhatDoesNotBalanceIsFound(t *testing.T) {
+	app := func(value string, replicas int32, generation int64, restarted string, rollouts int64) *ledger.Held {
+		return &ledger.Held{
+			State:    ledger.State{Exists: true, Value: value, Replicas: replicas, Generation: generation, RestartedAt: restarted},
+			Rollouts: rollouts,
+		}
+	}
+	stray := ledger.Target{Object: "Secret", Name: "stray"}
 	for name, doctor := range map[string]struct {
-		change func(map[ledger.Target]ledger.Held)
-		want   string
+		of   ledger.Target
+		held *ledger.Held // nil: it is gone
+		want string
 	}{
-		"a lost deploy": {func(h map[ledger.Target]ledger.Held) {
-			h[target("App")] = ledger.Held{State: ledger.State{Exists: true, Value: "v1", Replicas: 3, Generation: 2, RestartedAt: "noon"}, Rollouts: 3}
-		}, "App web: the cluster has value v1"},
-		"an App that is gone": {func(h map[ledger.Target]ledger.Held) { delete(h, target("App")) }, "the cluster has nothing"},
-		"a write that was applied twice": {func(h map[ledger.Target]ledger.Held) {
-			is := h[target("App")]
-			is.Generation = 5
-			h[target("App")] = is
-		}, "generation 5"},
-		"a restart that was carried out twice": {func(h map[ledger.Target]ledger.Held) {
-			is := h[target("App")]
-			is.RestartedAt, is.Rollouts = "one", 5
-			h[target("App")] = is
-		}, `restarted at "one"`},
-		"a rollout that nobody commanded": {func(h map[ledger.Target]ledger.Held) {
-			is := h[target("App")]
-			is.Rollouts = 5
-			h[target("App")] = is
-		}, "rolled out 5 times"},
-		"an old secret": {func(h map[ledger.Target]ledger.Held) {
-			h[target("Secret")] = ledger.Held{State: ledger.State{Exists: true, Value: "s1"}}
-		}, "Secret web: the cluster has value s1"},
-		"a lost config map": {func(h map[ledger.Target]ledger.Held) { delete(h, target("ConfigMap")) }, "ConfigMap web"},
-		"what was never commanded": {func(h map[ledger.Target]ledger.Held) {
-			h[ledger.Target{Object: "Secret", Name: "stray"}] = ledger.Held{State: ledger.State{Exists: true}}
-		}, "never commanded"},
+		"a lost deploy":                        {target("App"), app("v1", 3, 2, "noon", 3), "App web: the cluster has value v1"},
+		"an App that is gone":                  {target("App"), nil, "the cluster has nothing"},
+		"a write that was applied twice":       {target("App"), app("v2", 2, 5, "noon", 4), "generation 5"},
+		"a restart that was carried out twice": {target("App"), app("v2", 2, 3, "one", 5), `restarted at "one"`},
+		"a rollout that nobody commanded":      {target("App"), app("v2", 2, 3, "noon", 5), "rolled out 5 times"},
+		"an old secret":                        {target("Secret"), app("s1", 0, 0, "", 0), "Secret web: the cluster has value s1"},
+		"a lost config map":                    {target("ConfigMap"), nil, "ConfigMap web"},
+		"what was never commanded":             {stray, app("", 0, 0, "", 0), "never commanded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			commands, held := books()
-			doctor.change(held)
+			if delete(held, doctor.of); doctor.held != nil {
+				held[doctor.of] = *doctor.held
+			}
 			problems := ledger.Effects(commands, held)
 			require.Len(t, problems, 1)
 			assert.Contains(t, problems[0], doctor.want)
@@ -99,8 +88,8 @@ func TestWhatDoesNotBalanceIsFound(t *testing.T) {
 	}
 }
 
-// TestAnswersThatDoNotFitAreFound doctors what was answered.
-func TestAnswersThatDoNotFitAreFound(t *testing.T) {
+// TestEffects_FindsWrongAnswers doctors what was answered.
+func TestEffects_FindsWrongAnswers(t *testing.T) {
 	deploy := done(ledger.Deploy, "v1", 1, 1)
 	for name, c := range map[string]struct {
 		second ledger.Command
@@ -131,10 +120,10 @@ func TestAnswersThatDoNotFitAreFound(t *testing.T) {
 	}
 }
 
-// TestWithoutAnAnswerEitherMayBe holds what a command that was given up can have
+// TestEffects_Unanswered: what a command that was given up can have
 // done: nothing, its effect, or its effect later than what was commanded after it;
 // never anything else.
-func TestWithoutAnAnswerEitherMayBe(t *testing.T) {
+func TestEffects_Unanswered(t *testing.T) {
 	first := done(ledger.Deploy, "v1", 1, 1)
 	lost := unanswered(done(ledger.Deploy, "v2", 1, 0))
 	is := func(value string, generation int64) ledger.Held {
@@ -163,7 +152,7 @@ func TestWithoutAnAnswerEitherMayBe(t *testing.T) {
 	}
 }
 
-func TestARestartThatNobodyWasToldOf(t *testing.T) {
+func TestEffects_UnansweredRestart(t *testing.T) {
 	commands := []ledger.Command{done(ledger.Deploy, "v1", 1, 1), unanswered(restarted("", 0))}
 	is := ledger.State{Exists: true, Value: "v1", Replicas: 1, Generation: 1}
 	assert.Empty(t, ledger.Effects(commands, map[ledger.Target]ledger.Held{target("App"): {State: is, Rollouts: 1}}))
@@ -176,7 +165,7 @@ func event(sequence uint64, id string, kind announce.Type, data string) announce
 	return announce.Event{ID: id, Sequence: sequence, Type: kind, Data: []byte(data)}
 }
 
-func TestEventsThatWereNotHeardAreFound(t *testing.T) {
+func TestHeard(t *testing.T) {
 	one, two, three := event(1, "a", announce.AgentOnline, ""), event(2, "b", announce.AgentUpdated, ""), event(3, "c", announce.AgentUpdated, "")
 	assert.Empty(t, ledger.Heard([]announce.Event{one, two, one, two, three}, 3), "repeated is no harm")
 	for want, events := range map[string][]announce.Event{
@@ -190,7 +179,7 @@ func TestEventsThatWereNotHeardAreFound(t *testing.T) {
 	}
 }
 
-func TestWhatTheLastEventToldIsCompared(t *testing.T) {
+func TestTold(t *testing.T) {
 	healthy := func(sequence uint64, generation string) announce.Event {
 		return event(sequence, "", announce.AppHealthy, `{"namespace":"n","name":"web","generation":`+generation+`}`)
 	}
@@ -200,7 +189,7 @@ func TestWhatTheLastEventToldIsCompared(t *testing.T) {
 	assert.Len(t, ledger.Told(nil, map[string]int64{"web": 1}), 1)
 }
 
-func TestADirectoryThatDiffersIsFound(t *testing.T) {
+func TestKnown(t *testing.T) {
 	a, b := announce.Agent{ID: "a", Name: "a", Sequence: 7}, announce.Agent{ID: "b", Name: "b"}
 	seen := a
 	seen.LastSeen = time.Now()
@@ -212,7 +201,7 @@ func TestADirectoryThatDiffersIsFound(t *testing.T) {
 	assert.Len(t, ledger.Known([]announce.Agent{a, b}, []announce.Agent{a}), 1)
 }
 
-func TestTheSecondWitness(t *testing.T) {
+func TestAudited(t *testing.T) {
 	commands := []ledger.Command{done(ledger.PutSecret, "1", 0, 0), done(ledger.PutSecret, "2", 0, 0)}
 	for i := range commands {
 		commands[i].Sent, commands[i].Ended = time.Unix(1000, 0), time.Unix(1001, 0)
@@ -233,7 +222,7 @@ func TestTheSecondWitness(t *testing.T) {
 	assert.Len(t, problems, 1, "one was never sent")
 }
 
-func TestAChainThatIsBrokenIsFound(t *testing.T) {
+func TestChain(t *testing.T) {
 	whole := []runnerapi.AuditRecord{{Seq: 1, Hash: "x"}, {Seq: 2, Prev: "x", Hash: "y"}, {Seq: 3, Prev: "y", Hash: "z"}}
 	assert.Empty(t, ledger.Chain(whole))
 	assert.Len(t, ledger.Chain(whole[1:]), 1)
@@ -241,7 +230,7 @@ func TestAChainThatIsBrokenIsFound(t *testing.T) {
 	assert.Len(t, ledger.Chain([]runnerapi.AuditRecord{whole[0], {Seq: 2, Prev: "q", Hash: "y"}, whole[2]}), 1)
 }
 
-func TestGrowthIsFound(t *testing.T) {
+func TestGrowth(t *testing.T) {
 	before := []ledger.Size{{Process: "agent", Memory: 30 << 20, Goroutines: 100, Files: 20, Resident: 48 << 20}}
 	assert.Empty(t, ledger.Growth(before, []ledger.Size{{Process: "agent", Memory: 37 << 20, Goroutines: 120, Files: 24, Resident: 90 << 20}}))
 	assert.Len(t, ledger.Growth(before, []ledger.Size{{Process: "agent", Memory: 39 << 20, Goroutines: 100, Files: 20}}), 1)

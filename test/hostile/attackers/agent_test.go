@@ -1,12 +1,7 @@
 package attackers
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"net"
 	"net/http"
@@ -14,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -23,8 +17,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestAHostileAgent enrols an agent that means ill with the control plane.
-func TestAHostileAgent(t *testing.T) {
+// TestControlPlane_HostileAgent enrols an agent that means ill with the control plane.
+func TestControlPlane_HostileAgent(t *testing.T) {
 	suite.Release(t, "attackers of the whole system")
 	token, err := sys.CreateToken(t.Context())
 	require.NoError(t, err)
@@ -48,42 +42,14 @@ func TestAHostileAgent(t *testing.T) {
 }
 
 // enrol registers an agent, and returns what makes its calls at the control plane.
-func enrol(t *testing.T, text, name string) (*caller, controlapi.Identity) {
+func enrol(t *testing.T, token, name string) (*caller, controlapi.Identity) {
 	t.Helper()
-	token, err := controlapi.ParseToken(text)
-	require.NoError(t, err)
-	config, err := controlapi.Trust{Fingerprint: token.Fingerprint}.TLSConfig(sys.APIURL())
-	require.NoError(t, err)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	client, err := controlapi.NewClient(controlapi.ClientConfig{
-		URL: sys.APIURL(), TLS: func() *tls.Config { return config }, Log: zerolog.Nop(),
-		Origin: func() controlapi.Origin { return controlapi.Origin{ClusterUID: name} },
-	})
-	require.NoError(t, err)
-	defer client.Close()
-	id, err := client.Register(t.Context(), token, controlapi.RegisterRequest{
-		Name: name, ClusterUID: name, CSR: request(t, key), AgentVersion: "1", RunnerAPIVersion: "v1", Clock: time.Now(),
-	})
-	require.NoError(t, err)
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-	cert, err := tls.X509KeyPair([]byte(id.Certificate), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-	require.NoError(t, err)
-	roots := x509.NewCertPool()
-	require.True(t, roots.AppendCertsFromPEM([]byte(id.CABundle)))
+	id := hostile.Enrol(t, sys.APIURL(), token, name)
 	host := strings.TrimPrefix(sys.APIURL(), "https://")
-	c := &caller{host: host, edge: host, tls: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{cert}}}
+	c := &caller{host: host, edge: host, always: http.Header{"Pipeops-Cluster": {name}}}
+	c.tls = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: id.Roots, Certificates: []tls.Certificate{id.Certificate}}
 	c.client, c.http1 = c.over(t, "h2"), c.over(t, "http/1.1")
-	c.always = http.Header{"Pipeops-Cluster": {name}}
-	return c, id
-}
-
-func request(t *testing.T, key *ecdsa.PrivateKey) string {
-	t.Helper()
-	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	require.NoError(t, err)
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}))
+	return c, id.Identity
 }
 
 // heartbeat is a good one, with more.

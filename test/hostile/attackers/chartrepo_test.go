@@ -27,9 +27,9 @@ type chart struct {
 	says        string // is in the answer
 }
 
-// TestAHostileChartRepository has an honest Runner, whom the policy lets install charts, deploy
+// TestHelmRelease_HostileRepository has an honest Runner, whom the policy lets install charts, deploy
 // from a repository that means ill.
-func TestAHostileChartRepository(t *testing.T) {
+func TestHelmRelease_HostileRepository(t *testing.T) {
 	setPolicy(t, repositories)
 	enforceBaseline(t)
 	c, repository, elsewhere := newCaller(t, honest), serve(t), serve(t)

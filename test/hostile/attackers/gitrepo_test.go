@@ -18,8 +18,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
@@ -41,6 +39,7 @@ type repo struct {
 type gitHost struct {
 	*gitserver.Server
 	url   string
+	ca    string
 	serve map[string]http.HandlerFunc // by the repository's name
 }
 
@@ -60,16 +59,21 @@ func startGit(t *testing.T) *gitHost {
 	}))
 	require.NoError(t, server.Listener.Close())
 	server.Listener = listener
-	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate(t, sys.HostIP())}}
+	cert, key, err := harness.SelfSigned(sys.HostIP())
+	require.NoError(t, err)
+	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	require.NoError(t, err)
+	g.ca = cert
+	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	g.url = "https://" + listener.Addr().String() + "/team" // a Secret is for a path
 	return g
 }
 
-// TestAHostileGitRepository has an honest Runner, whom the policy lets follow repositories, follow
+// TestSource_HostileRepository has an honest Runner, whom the policy lets follow repositories, follow
 // some of a server that means ill.
-func TestAHostileGitRepository(t *testing.T) {
+func TestSource_HostileRepository(t *testing.T) {
 	setPolicy(t, repositories)
 	enforceBaseline(t)
 	_, err := sys.Cluster.Kubectl(t.Context(), "apply", "--server-side", "-f", "../../../deployments/sources.yaml")
@@ -158,10 +162,8 @@ func followed(t *testing.T, c *caller, git *gitHost, name string, r repo) source
 func gitLogin(t *testing.T, git *gitHost) {
 	t.Helper()
 	login(t, "git-login", git.url)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "git-login"}}
-	ca := certificateAuthority(t)
-	_, err := sys.Cluster.Kubectl(t.Context(), "-n", production, "patch", "secret", secret.Name, "--type=merge", "-p",
-		fmt.Sprintf(`{"stringData":{"ca.crt":%q}}`, ca))
+	_, err := sys.Cluster.Kubectl(t.Context(), "-n", production, "patch", "secret", "git-login", "--type=merge", "-p",
+		fmt.Sprintf(`{"stringData":{"ca.crt":%q}}`, git.ca))
 	require.NoError(t, err)
 }
 

@@ -6,7 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing"
 
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,28 +32,17 @@ var ours = map[string][]string{
 }
 
 // stock lists the objects of all kinds.
-func stock(ctx context.Context) (inventory, error) {
-	managedNow, err := managedNamespaces(ctx)
-	if err != nil {
-		return nil, err
-	}
-	resources, err := listable()
-	if err != nil {
-		return nil, err
-	}
+func stock(t *testing.T) inventory {
+	t.Helper()
+	managedNow, out := managedNamespaces(t), inventory{}
 	api, err := metadata.NewForConfig(sys.Kube.Config)
-	if err != nil {
-		return nil, err
-	}
-	out := inventory{}
-	for _, r := range resources {
-		list, err := api.Resource(r).List(ctx, metav1.ListOptions{})
+	require.NoError(t, err)
+	for _, r := range listable(t) {
+		list, err := api.Resource(r).List(t.Context(), metav1.ListOptions{})
 		if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsServiceUnavailable(err) {
 			continue
 		}
-		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", r, err)
-		}
+		require.NoError(t, err, "list %s", r)
 		for _, o := range list.Items {
 			if managedNow[o.Namespace] || !counts(r, o.Namespace) {
 				continue
@@ -59,40 +50,37 @@ func stock(ctx context.Context) (inventory, error) {
 			out[name(r, &o)] = version(r, &o)
 		}
 	}
-	return out, nil
+	return out
 }
 
-func managedNamespaces(ctx context.Context) (map[string]bool, error) {
-	list, err := sys.Kube.Clientset.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: objectmeta.ManagedBy + "=" + objectmeta.ManagedByAgent})
-	if err != nil {
-		return nil, err
-	}
+func managedNamespaces(t *testing.T) map[string]bool {
+	t.Helper()
+	list, err := sys.Kube.Clientset.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{LabelSelector: objectmeta.ManagedBy + "=" + objectmeta.ManagedByAgent})
+	require.NoError(t, err)
 	out := map[string]bool{}
 	for _, ns := range list.Items {
 		out[ns.Name] = true
 	}
-	return out, nil
+	return out
 }
 
 // listable returns all resources that can be listed.
-func listable() ([]schema.GroupVersionResource, error) {
+func listable(t *testing.T) (out []schema.GroupVersionResource) {
+	t.Helper()
 	groups, err := sys.Kube.Clientset.Discovery().ServerPreferredResources()
-	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
-		return nil, err
+	if !discovery.IsGroupDiscoveryFailedError(err) {
+		require.NoError(t, err)
 	}
-	var out []schema.GroupVersionResource
 	for _, group := range groups {
 		gv, err := schema.ParseGroupVersion(group.GroupVersion)
-		if err != nil {
-			return nil, err
-		}
+		require.NoError(t, err)
 		for _, r := range group.APIResources {
 			if slices.Contains(r.Verbs, "list") && !strings.Contains(r.Name, "/") && gv.Group != "metrics.k8s.io" {
 				out = append(out, gv.WithResource(r.Name))
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 func counts(r schema.GroupVersionResource, namespace string) bool {

@@ -52,9 +52,9 @@ const withKubernetes = `rules:
   - name: default
 `
 
-// TestAHostileRunnerAtTheKubernetesAPI has a Runner that the owner of the cluster let edit one
+// TestKubernetesAPI_HostileRunner has a Runner that the owner of the cluster let edit one
 // namespace, which enforces the baseline of pod security as docs/concepts/security.md has him do.
-func TestAHostileRunnerAtTheKubernetesAPI(t *testing.T) {
+func TestKubernetesAPI_HostileRunner(t *testing.T) {
 	setPolicy(t, withKubernetes)
 	for _, args := range [][]string{
 		{"apply", "-f", "../../../deployments/kubernetes-api-rights.yaml"},

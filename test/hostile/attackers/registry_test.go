@@ -100,9 +100,9 @@ func failing(message string) http.HandlerFunc {
 	}
 }
 
-// TestAHostileRegistry has an honest Runner deploy charts out of registries that mean ill. Images
+// TestHelmRelease_HostileRegistry has an honest Runner deploy charts out of registries that mean ill. Images
 // of Apps are not the agent's to fetch: the node's kubelet does.
-func TestAHostileRegistry(t *testing.T) {
+func TestHelmRelease_HostileRegistry(t *testing.T) {
 	setPolicy(t, repositories)
 	enforceBaseline(t)
 	c := newCaller(t, honest)

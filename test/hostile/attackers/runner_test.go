@@ -18,9 +18,9 @@ import (
 // patience is how long the agent may take to end a hostile connection.
 const patience = 5 * time.Minute
 
-// TestAHostileRunner has a Runner with the default policy try what issues and reviews have thought
+// TestRunnerAPI_HostileRunner has a Runner with the default policy try what issues and reviews have thought
 // of.
-func TestAHostileRunner(t *testing.T) {
+func TestRunnerAPI_HostileRunner(t *testing.T) {
 	s := open(t, func() {
 		c := newCaller(t, honest)
 		for _, path := range []string{"/v1/cluster", "/v1/apps", "/v1/namespaces", "/v1/nodes", "/v1/audit", "/v1/namespaces/production/secrets"} {

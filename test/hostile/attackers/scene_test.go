@@ -33,11 +33,10 @@ const judgeSpace = "judge"
 // scene is what is compared before an attacker came and after.
 type scene struct {
 	ear
-	t       *testing.T
-	before  inventory
-	managed map[string]bool
-	agent   life
-	plane   life
+	t      *testing.T
+	before inventory
+	agent  life
+	plane  life
 
 	pods map[types.UID]*corev1.Pod // all that there were
 	stop func()
@@ -60,12 +59,7 @@ func open(t *testing.T, warmUp func()) *scene {
 	makeJudge(t)
 	require.NoError(t, sys.ForgetPeakMemory())
 	warmUp()
-	s := &scene{t: t, pods: map[types.UID]*corev1.Pod{}}
-	var err error
-	s.managed, err = managedNamespaces(t.Context())
-	require.NoError(t, err)
-	s.before, err = stock(t.Context())
-	require.NoError(t, err)
+	s := &scene{t: t, pods: map[types.UID]*corev1.Pod{}, before: stock(t)}
 	s.agent, s.plane = agentLife(t), planeLife(t)
 	s.watchPods()
 	return s
@@ -147,11 +141,7 @@ func (s *scene) close() {
 
 func (s *scene) compare() {
 	s.t.Helper()
-	now, err := stock(s.t.Context())
-	require.NoError(s.t, err)
-	managedNow, err := managedNamespaces(s.t.Context())
-	require.NoError(s.t, err)
-	assert.Empty(s.t, now.since(s.before, managedNow), "objects outside of the Runner's namespaces")
+	assert.Empty(s.t, stock(s.t).since(s.before, managedNamespaces(s.t)), "objects outside of the Runner's namespaces")
 }
 
 // hearLogs searches the logs of agent and control plane, and the events of the cluster: others than

@@ -7,115 +7,94 @@ package crowd
 
 import (
 	"context"
-	"errors"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"net/http"
 	"os"
-	"runtime/pprof"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
 // Crowd is served to the benchmark by net/rpc, which determines the form of its methods.
 type Crowd struct {
 	agents []*agent
-	from   int
-	life   sync.WaitGroup
 }
-
-// New returns an empty crowd.
-func New() *Crowd { return &Crowd{} }
 
 // Enrolment describes how to create a crowd of agents.
 type Enrolment struct {
 	URL, CAFile, Token string
-	// From numbers the agents, so that several crowds do not use a name twice.
-	From, Count int
+	Count              int
 }
 
-// enrolling is how many agents register at a time.
-const enrolling = 16
-
-// Enrol registers all agents, and returns how long that took.
-func (c *Crowd) Enrol(e Enrolment, took *time.Duration) error {
-	token, err := controlapi.ParseToken(e.Token)
-	if err != nil {
-		return err
-	}
-	roots, err := os.ReadFile(e.CAFile)
-	if err != nil {
-		return err
-	}
-	start := time.Now()
-	c.agents, c.from = make([]*agent, e.Count), e.From
-	group, ctx := errgroup.WithContext(context.Background())
-	group.SetLimit(enrolling)
-	desk, err := newDesk(e.URL, roots, token)
-	if err != nil {
-		return err
-	}
-	defer desk.close()
-	for i := range e.Count {
-		group.Go(func() (err error) {
-			c.agents[i], err = desk.enrol(ctx, e.From+i)
-			return err
-		})
-	}
-	err = group.Wait()
-	*took = time.Since(start)
-	return err
-}
+const (
+	// enrolling is how many agents register, or send events, at a time.
+	enrolling = 16
+	// batch is how many events an agent sends in one call.
+	batch   = 5
+	version = "v0.0.0-bench"
+)
 
 // None is an empty argument or result.
 type None struct{}
 
+// Name returns the name of an agent.
+func Name(number int) string { return fmt.Sprintf("bench-%05d", number) }
+
+func clusterUID(number int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", number) }
+
+// Enrol registers all agents.
+func (c *Crowd) Enrol(e Enrolment, _ *None) error {
+	return run.Try(func() {
+		token := run.Must(controlapi.ParseToken(e.Token))
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(run.Must(os.ReadFile(e.CAFile)))
+		secure := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}
+		client := run.Must(controlapi.NewClient(controlapi.ClientConfig{URL: e.URL, TLS: func() *tls.Config { return secure }, Log: zerolog.Nop()}))
+		defer client.Close()
+		enrol := func(ctx context.Context, number int) *identity.Identity {
+			key := run.Must(identity.NewKey())
+			answer := run.Must(client.Register(ctx, token, controlapi.RegisterRequest{
+				Name: Name(number), ClusterUID: clusterUID(number), CSR: run.Must(identity.CSR(key)), Clock: time.Now(), AgentVersion: version,
+				RunnerAPIVersion: "v1", KubernetesVersion: kubernetesVersion, Distribution: "simulated", Capacity: capacity,
+			}))
+			return run.Must(identity.New(key, answer, false))
+		}
+		first := enrol(context.Background(), 0)
+		c.agents = make([]*agent, e.Count)
+		run.Parallel(context.Background(), e.Count, enrolling, func(ctx context.Context, i int) {
+			id := first
+			if i > 0 {
+				id = enrol(ctx, i)
+			}
+			// All trust the same CA objects: outside a crowd, a process has one agent and one copy.
+			if id.CABundle == first.CABundle && id.FormerCAs == first.FormerCAs {
+				id.CABundle, id.FormerCAs, id.Roots = first.CABundle, first.FormerCAs, first.Roots
+			}
+			// An agent needs these only to store its identity and to renew it in time.
+			id.Certificate.Leaf, id.Identity.Certificate = nil, ""
+			c.agents[i] = newAgent(id, i, e.URL)
+		})
+	})
+}
+
 // Connect connects all agents at once, and keeps them connected.
 func (c *Crowd) Connect(None, *None) error {
 	for _, a := range c.agents {
-		c.life.Go(func() { a.live(context.Background()) }) // to the end of the process
+		go a.live(context.Background()) // to the end of the process
 	}
 	return nil
-}
-
-// ProfileCPU writes a CPU profile of these agents over the next seconds to a file.
-func (c *Crowd) ProfileCPU(p CPUProfile, _ *None) error {
-	file, err := os.Create(p.Path)
-	if err != nil {
-		return err
-	}
-	if err := pprof.StartCPUProfile(file); err != nil {
-		return errors.Join(err, file.Close())
-	}
-	time.Sleep(p.For)
-	pprof.StopCPUProfile()
-	return file.Close()
-}
-
-// CPUProfile is the file of a profile, and its duration.
-type CPUProfile struct {
-	Path string
-	For  time.Duration
-}
-
-// Profile writes a memory profile of these agents to a file. It writes the runtime's statistics to
-// a second file beside it, and the waiting goroutines to a third.
-func (c *Crowd) Profile(path string, _ *None) error {
-	return errors.Join(
-		writeProfile("heap", path+"-and-statistics", 1),
-		writeProfile("heap", path, 0),
-		writeProfile("goroutine", path+"-goroutines", 0),
-	)
-}
-
-func writeProfile(what, path string, form int) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(pprof.Lookup(what).WriteTo(file, form), file.Close())
 }
 
 // State is the state of the agents.
@@ -125,15 +104,14 @@ type State struct {
 	Connected, Heard, Back int
 	// Beats is the number of heartbeats that were answered since the start.
 	Beats int64
-	// Trouble is the last failure of any agent.
-	Trouble   string
-	TroubleAt time.Time
+	// Trouble is a failure of any agent.
+	Trouble string
 }
 
 // Look returns the state of the agents.
 func (c *Crowd) Look(since time.Time, s *State) error {
 	for _, a := range c.agents {
-		connected, heard := a.connectedSince(since), a.heardSince(since)
+		connected, heard := a.connectedSince(since), a.heard.Load() > since.UnixNano()
 		if connected {
 			s.Connected++
 		}
@@ -144,8 +122,8 @@ func (c *Crowd) Look(since time.Time, s *State) error {
 			s.Back++
 		}
 		s.Beats += a.beats.Load()
-		if t := a.trouble.Load(); t != nil && !t.at.Before(s.TroubleAt) {
-			s.Trouble, s.TroubleAt = t.text, t.at
+		if t := a.trouble.Load(); t != nil {
+			s.Trouble = *t
 		}
 	}
 	return nil
@@ -157,27 +135,146 @@ type Posting struct {
 	Agents, Each int
 }
 
-// batch is how many events an agent sends in one call.
-const batch = 5
-
-// Post makes the agents send events: each its own in order, several agents at a time. It returns
-// how many the control plane accepted.
-func (c *Crowd) Post(p Posting, taken *int) error {
-	if p.Agents > len(c.agents) {
-		return errors.New("there are not so many agents")
-	}
-	group, ctx := errgroup.WithContext(context.Background())
-	group.SetLimit(enrolling)
-	for i := range p.Agents {
-		group.Go(func() error {
+// Post makes the agents send events: each its own in order, several agents at a time.
+func (c *Crowd) Post(p Posting, _ *None) error {
+	return run.Try(func() {
+		run.Parallel(context.Background(), p.Agents, enrolling, func(ctx context.Context, i int) {
 			for first := 0; first < p.Each; first += batch {
-				if err := c.agents[i].tell(ctx, first, min(batch, p.Each-first)); err != nil {
-					return fmt.Errorf("events of agent %d: %w", c.from+i, err)
-				}
+				run.Check(c.agents[i].tell(ctx, first, min(batch, p.Each-first)))
 			}
-			return nil
 		})
+	})
+}
+
+// busyInterval is the agent's own interval, while something changes.
+const busyInterval = 5 * time.Second
+
+const kubernetesVersion = "v1.36.3"
+
+// capacity is the capacity of every simulated cluster.
+var capacity = controlapi.Capacity{Nodes: 3, ReadyNodes: 3, Pods: 330, RunningPods: 42, CPUMillis: 12000, MemoryBytes: 48 << 30}
+
+// agent is one of the crowd.
+type agent struct {
+	id       *identity.Identity
+	instance string
+	process  string
+	control  *controlapi.Client
+	tunnel   *tunnel.Tunnel
+
+	refreshed chan struct{}
+	ticket    string // the heartbeat's
+	idle      time.Duration
+	beats     atomic.Int64
+	heard     atomic.Int64 // when the last heartbeat was answered, in Unix nanoseconds
+	trouble   atomic.Pointer[string]
+}
+
+func newAgent(id *identity.Identity, number int, url string) *agent {
+	secure, own, cluster := id.ControlPlaneTLS(nil), id.TLS(), clusterUID(number)
+	a := &agent{
+		id: id, instance: "pod-" + strconv.Itoa(number), process: rand.Text(),
+		idle: time.Duration(id.HeartbeatInterval) * time.Second, refreshed: make(chan struct{}, 1),
 	}
-	*taken = p.Agents * p.Each
-	return group.Wait()
+	a.tunnel = run.Must(tunnel.New(tunnel.Config{
+		ServerAddress: id.Tunnel.Address, ServerName: id.Tunnel.ServerName, AgentID: id.AgentID, Instance: a.instance,
+		Cluster: func() string { return cluster }, Log: zerolog.Nop(),
+		TLS: func(context.Context) (*tls.Config, error) { return own, nil },
+	}))
+	a.control = run.Must(controlapi.NewClient(controlapi.ClientConfig{
+		URL: url, TLS: func() *tls.Config { return secure }, Log: zerolog.Nop(), Streams: a.tunnel,
+		Origin: func() controlapi.Origin { return controlapi.Origin{Instance: a.instance, ClusterUID: cluster} },
+	}))
+	return a
+}
+
+// live keeps the tunnel up, serves its connections and sends heartbeats.
+func (a *agent) live(ctx context.Context) {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(func() { a.note(a.tunnel.Run(ctx)) })
+	parts.Go(func() { a.heartbeats(ctx) })
+	a.note(transport.Serve(ctx, a.tunnel.Listener(), transport.ServeConfig{
+		Handler: http.NotFoundHandler(), Log: zerolog.Nop(),
+		TLS: transport.TLS(transport.TLSConfig{
+			Certificate: func() (*tls.Certificate, error) { return &a.id.Certificate, nil },
+			Roots:       func() *x509.CertPool { return a.id.Roots }, TrustDomain: a.id.TrustDomain,
+			Refresh: a.refresh,
+		}),
+	}))
+}
+
+// refresh handles a refresh request: the next heartbeat comes now, or after the one in progress.
+func (a *agent) refresh(context.Context) error {
+	if a.beats.Load() > 0 { // otherwise one is already due
+		select {
+		case a.refreshed <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// note keeps the last failure.
+func (a *agent) note(err error) {
+	if err != nil {
+		a.trouble.Store(new(a.id.AgentID + ": " + err.Error()))
+	}
+}
+
+// heartbeats follows the agent's schedule: soon after a change or a failed call, and otherwise at
+// the control plane's interval.
+func (a *agent) heartbeats(ctx context.Context) {
+	a.tunnel.Settle(ctx)
+	for last := tunnel.Phase(""); ctx.Err() == nil; {
+		phase, next := a.tunnel.Status().Phase, busyInterval
+		if err := a.beat(ctx, phase); err != nil {
+			a.note(err)
+		} else if phase == last {
+			next = a.idle
+		}
+		last = phase
+		select {
+		case <-a.refreshed:
+		case <-time.After(next):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (a *agent) beat(ctx context.Context, phase tunnel.Phase) error {
+	answer, err := a.control.Heartbeat(ctx, controlapi.Heartbeat{
+		Clock: time.Now(), AgentVersion: version, RunnerAPIVersion: "v1", KubernetesVersion: kubernetesVersion,
+		Distribution: "simulated", Capacity: capacity, TunnelPhase: string(phase), Instance: a.instance, Process: a.process, Ticket: a.ticket,
+	})
+	if err != nil {
+		return err
+	}
+	a.ticket = answer.Ticket
+	if answer.IntervalSeconds > 0 {
+		a.idle = time.Duration(answer.IntervalSeconds) * time.Second
+	}
+	a.beats.Add(1)
+	a.heard.Store(time.Now().UnixNano())
+	return nil
+}
+
+func (a *agent) connectedSince(t time.Time) bool {
+	s := a.tunnel.Status()
+	return s.Phase == tunnel.Connected && s.Since.After(t)
+}
+
+// tell sends n events of an App, numbered from first.
+func (a *agent) tell(ctx context.Context, first, n int) error {
+	events := make([]controlapi.Event, n)
+	for i := range events {
+		events[i] = controlapi.Event{
+			ID: fmt.Sprintf("bench-%d", first+i), Type: "app.progressing", Time: time.Now(),
+			App: &controlapi.AppEvent{
+				Namespace: "shop", Name: "web", Image: "registry.example.com/shop/web:1.4.2", Generation: int64(first + i + 1),
+				Replicas: 3, Ready: 2, Message: "2 of 3 pods are ready",
+			},
+		}
+	}
+	return a.control.Events(ctx, controlapi.EventsRequest{Events: events})
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
 
 // The names in the certificates.
@@ -25,107 +25,77 @@ const (
 	ttl         = 24 * time.Hour
 )
 
+// maxInstances is how many ways may be started in one run.
+const maxInstances = 32
+
+// Address returns the address of this machine that an instance of a way has for itself.
+func Address(instance int) string { return fmt.Sprintf("127.0.67.%d", instance) }
+
 // The files of NewCertificates: each holder has a certificate and its key.
 const (
-	fileCA   = "ca.pem"
-	relay    = "relay"
-	agent    = "agent"
-	runner   = "runner"
-	fileMode = 0o600
+	relay  = "relay"
+	agent  = "agent"
+	runner = "runner"
 )
 
 func certFile(dir, holder string) string { return filepath.Join(dir, holder+".crt") }
 func keyFile(dir, holder string) string  { return filepath.Join(dir, holder+".key") }
-func caFile(dir string) string           { return filepath.Join(dir, fileCA) }
+func caFile(dir string) string           { return filepath.Join(dir, "ca.pem") }
 
 // NewCertificates lets the control plane's own CA issue what relay, agent and Runner need, into a
 // directory.
-func NewCertificates(dir string) error {
-	authority, err := ca.Open(filepath.Join(dir, "authority"), ca.Domains{Trust: TrustDomain, Agents: domain}, ca.LogFunc(func(ca.Record) error { return nil }), time.Now)
-	if err != nil {
-		return err
+func NewCertificates(dir string) {
+	domains := ca.Domains{Trust: TrustDomain, Agents: domain}
+	authority := run.Must(ca.Open(filepath.Join(dir, "authority"), domains, ca.LogFunc(func(ca.Record) error { return nil }), time.Now))
+	write := func(file string, text []byte) { run.Check(os.WriteFile(file, text, 0o600)) }
+	writeKey := func(holder string, key any) {
+		der := run.Must(x509.MarshalPKCS8PrivateKey(key))
+		write(keyFile(dir, holder), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 	}
-	if err := os.WriteFile(caFile(dir), authority.Bundle(), fileMode); err != nil {
-		return err
+	write(caFile(dir), authority.Bundle())
+	names := []string{relayName}
+	for n := range maxInstances {
+		names = append(names, Address(n))
 	}
-	server, err := authority.Server([]string{relayName, "127.0.0.1"}, ttl)
-	if err != nil {
-		return err
-	}
+	server := run.Must(authority.Server(names, ttl))
 	var chain []byte
 	for _, der := range server.Certificate {
 		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
 	}
-	key, err := identity.NewKey()
-	if err != nil {
-		return err
-	}
-	text, err := identity.CSR(key)
-	if err != nil {
-		return err
-	}
-	request, err := ca.ParseRequest(text)
-	if err != nil {
-		return err
-	}
-	ofAgent, err := authority.Agent(request, ServerName, credentials.AgentURI(TrustDomain, AgentID), ttl, "benchmark")
-	if err != nil {
-		return err
-	}
+	writeKey(relay, server.PrivateKey)
+	write(certFile(dir, relay), chain)
+	key := run.Must(identity.NewKey())
+	request := run.Must(ca.ParseRequest(run.Must(identity.CSR(key))))
+	ofAgent := run.Must(authority.Agent(request, ServerName, credentials.AgentURI(TrustDomain, AgentID), ttl, "benchmark"))
+	writeKey(agent, key)
+	write(certFile(dir, agent), []byte(ofAgent.Certificate))
 	ofRunner, runnerKey, err := authority.Client("bench", credentials.RunnerURI(TrustDomain, "bench"), ttl, "benchmark")
-	if err != nil {
-		return err
-	}
-	return errors.Join(
-		writeKey(dir, relay, server.PrivateKey), writeCert(dir, relay, chain),
-		writeKey(dir, agent, key), writeCert(dir, agent, []byte(ofAgent.Certificate)),
-		os.WriteFile(keyFile(dir, runner), runnerKey, fileMode), writeCert(dir, runner, []byte(ofRunner.Certificate)),
-	)
+	run.Check(err)
+	write(keyFile(dir, runner), runnerKey)
+	write(certFile(dir, runner), []byte(ofRunner.Certificate))
 }
 
-func writeKey(dir, holder string, key any) error {
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(keyFile(dir, holder), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), fileMode)
+func pair(dir, holder string) tls.Certificate {
+	return run.Must(tls.LoadX509KeyPair(certFile(dir, holder), keyFile(dir, holder)))
 }
 
-func writeCert(dir, holder string, chain []byte) error {
-	return os.WriteFile(certFile(dir, holder), chain, fileMode)
-}
-
-func pair(dir, holder string) (*tls.Certificate, error) {
-	cert, err := tls.LoadX509KeyPair(certFile(dir, holder), keyFile(dir, holder))
-	return &cert, err
-}
-
-func roots(dir string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(caFile(dir))
-	if err != nil {
-		return nil, err
-	}
+func roots(dir string) *x509.CertPool {
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s has no certificate", caFile(dir))
-	}
-	return pool, nil
+	pool.AppendCertsFromPEM(run.Must(os.ReadFile(caFile(dir))))
+	return pool
 }
 
 // relayTLS returns the relay's side of mutual TLS with the agent.
-func relayTLS(dir string) (*tls.Config, error) {
-	cert, err := pair(dir, relay)
-	pool, err2 := roots(dir)
+func relayTLS(dir string) *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
-	}, errors.Join(err, err2)
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair(dir, relay)},
+		ClientCAs: roots(dir), ClientAuth: tls.RequireAndVerifyClientCert,
+	}
 }
 
 // agentTLS returns the agent's side.
-func agentTLS(dir string) (*tls.Config, error) {
-	cert, err := pair(dir, agent)
-	pool, err2 := roots(dir)
+func agentTLS(dir string) *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert}, RootCAs: pool, ServerName: relayName,
-	}, errors.Join(err, err2)
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair(dir, agent)}, RootCAs: roots(dir), ServerName: relayName,
+	}
 }

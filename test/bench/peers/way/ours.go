@@ -4,40 +4,39 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
 	"strings"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	public "github.com/pipeops/pipeops-vm-agent/internal/gateway"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-// oursRelay returns edge and tunnel server, joined as the control plane joins them.
-func oursRelay(ctx context.Context, at Place) error {
-	secure, err := relayTLS(at.Dir)
-	if err != nil {
-		return err
+func oursRelay(ctx context.Context, at Place) {
+	_, serve := edgeAndTunnel(ctx, at, at.Public)
+	together(serve...)
+}
+
+// edgeAndTunnel returns edge and tunnel server, joined as the control plane joins them. Runners
+// connect to their address.
+func edgeAndTunnel(ctx context.Context, at Place, runners string) (*server.Server, []func() error) {
+	tunnels := run.Must(server.New(server.Config{TLS: relayTLS(at.Dir), Identify: agentOf, Log: zerolog.Nop()}))
+	front := edge.New(edge.Config{Domain: domain, Handover: tunnels.Handover, Log: zerolog.Nop()})
+	return tunnels, []func() error{
+		func() error { return tunnels.Serve(ctx, listen(ctx, at.Tunnel)) },
+		func() error { return front.Serve(ctx, listen(ctx, runners)) },
 	}
-	tunnels, err := server.New(server.Config{TLS: secure, Identify: agentOf, Log: zerolog.Nop()})
-	if err != nil {
-		return err
-	}
-	agents, err := listen(ctx, at.Tunnel)
-	if err != nil {
-		return err
-	}
-	runners, err := listen(ctx, at.Public)
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return tunnels.Serve(ctx, agents) })
-	group.Go(func() error {
-		return edge.New(edge.Config{Domain: domain, Handover: tunnels.Handover, Log: zerolog.Nop()}).Serve(ctx, runners)
-	})
-	return group.Wait()
 }
 
 func agentOf(state tls.ConnectionState) (string, error) {
@@ -49,21 +48,104 @@ func agentOf(state tls.ConnectionState) (string, error) {
 	return "", errors.New("no agent's certificate")
 }
 
-// oursAgent returns the agent's tunnel, as the agent makes it.
-func oursAgent(ctx context.Context, at Place) error {
-	secure, err := agentTLS(at.Dir)
-	if err != nil {
-		return err
-	}
-	tun, err := tunnel.New(tunnel.Config{
-		ServerAddress: at.Via, ServerName: relayName, AgentID: AgentID, Instance: "bench",
+func oursAgent(ctx context.Context, at Place) {
+	_, serve := agentEnd(ctx, at, false)
+	together(serve...)
+}
+
+// agentEnd returns the agent's tunnel, as the agent makes it.
+func agentEnd(ctx context.Context, at Place, public bool) (*tunnel.Tunnel, []func() error) {
+	secure := agentTLS(at.Dir)
+	tun := run.Must(tunnel.New(tunnel.Config{
+		ServerAddress: at.Via, ServerName: relayName, AgentID: AgentID, Instance: "bench", TakePublic: public,
 		TLS: func(context.Context) (*tls.Config, error) { return secure, nil }, Log: zerolog.Nop(),
-	})
-	if err != nil {
-		return err
+	}))
+	return tun, []func() error{
+		func() error { return tun.Run(ctx) },
+		func() error { return serve(tun.Listener(), at.Dir) },
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return tun.Run(ctx) })
-	group.Go(func() error { return serve(ctx, tun.Listener(), at.Dir) })
-	return group.Wait()
+}
+
+// The ways from a visitor to an App. On all but frp's, TLS ends in the relay: frps cannot end it.
+const (
+	GatewayTunnel = "gateway"
+	GatewayDirect = "gateway-direct"
+	GatewayFRP    = "gateway-frp"
+	// Host and OtherHost are public.
+	Host, OtherHost = "localhost", "other.localhost"
+)
+
+// ToApps returns the ways from a visitor to an App, which Place.Local is the address of.
+func ToApps() []Way {
+	return []Way{
+		{GatewayDirect, "the gateway, which connects to the App", gatewayDirect, func(ctx context.Context, _ Place) { <-ctx.Done() }},
+		{GatewayTunnel, "the gateway, tunnel and agent of this product", gatewayTunnel, gatewayAgent},
+		{GatewayFRP, "stock frp v0.71.0: an https vhost, https2http at the agent", frpVhostRelay, frpVhostAgent},
+	}
+}
+
+// gatewayDirect has the gateway connect to the App by itself.
+func gatewayDirect(ctx context.Context, at Place) {
+	run.Check(serveGateway(ctx, at, func(ctx context.Context, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", at.Local)
+	}))
+}
+
+// gatewayTunnel has Runners' edge beside the gateway, at the first spare port.
+func gatewayTunnel(ctx context.Context, at Place) {
+	tunnels, serve := edgeAndTunnel(ctx, at, at.RelaySpare[0])
+	together(append(serve, func() error { return serveGateway(ctx, at, tunnels.DialPublic) })...)
+}
+
+func serveGateway(ctx context.Context, at Place, dial func(context.Context, string) (net.Conn, error)) error {
+	table := Table(ctx, filepath.Join(at.Dir, fmt.Sprintf("routes-%x.db", at.Public)), map[string][]string{AgentID: {Host, OtherHost}})
+	return gateway.New(gateway.Config{
+		Table: table.Table, Dial: dial, AgentName: func(id string) string { return id }, Log: zerolog.Nop(),
+		TLS:     &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair(at.Dir, relay)}, NextProtos: []string{"h2", "http/1.1"}},
+		Metrics: gateway.NewMetrics(prometheus.NewRegistry(), "bench"),
+	}).Serve(ctx, listen(ctx, at.Public), nil)
+}
+
+// Routes are a gateway's table and the database that it follows.
+type Routes struct {
+	Table *gateway.Table
+	Store *store.Store
+}
+
+// Table returns a table with proven hosts, by agent.
+func Table(ctx context.Context, file string, of map[string][]string) *Routes {
+	s := run.Must(store.Open(ctx, file))
+	r := &Routes{gateway.NewTable(s, time.Now), s}
+	for id, names := range of {
+		run.Check(s.InsertAgent(ctx, store.Agent{ID: id, Name: id, ClusterUID: id, State: "online", RegisteredAt: time.Now()}))
+		r.Put(ctx, id, names...)
+	}
+	run.Check(r.Table.Refresh(ctx))
+	return r
+}
+
+// Put gives an agent further proven hosts, as its report and the check of DNS do.
+func (r *Routes) Put(ctx context.Context, agentID string, names ...string) {
+	now := time.Now()
+	run.Check(r.Store.Update(ctx, func(tx *store.Tx) error {
+		err := tx.PutRoutes(ctx, agentID, nil, store.RouteSet{Digest: "bench", At: now})
+		for _, name := range names {
+			if err == nil {
+				err = tx.PutClaim(ctx, store.HostClaim{AgentID: agentID, Host: name, Proof: hosts.CNAME, ClaimedAt: now, ProvenAt: now})
+			}
+		}
+		return err
+	}))
+}
+
+// gatewayAgent serves Runners and the public, as the agent does.
+func gatewayAgent(ctx context.Context, at Place) {
+	tun, serve := agentEnd(ctx, at, true)
+	handler := public.NewHandler(nil, zerolog.Nop())
+	var routes []public.Route
+	for _, name := range []string{Host, OtherHost} {
+		routes = append(routes, public.Route{Host: name, Path: "/", PathType: "Prefix", Addresses: []string{at.Local}})
+	}
+	handler.Set(routes)
+	together(append(serve, func() error { return handler.Serve(ctx, tun.Public(), time.Second) })...)
 }

@@ -8,11 +8,20 @@ package way
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"slices"
-	"sync"
+	"strconv"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
 
 // Place is where the parts of one way are. The processes receive it as an argument: the secrets are
@@ -31,14 +40,14 @@ type Place struct {
 	RelaySpare, AgentSpare [2]string
 }
 
-// Way is one way. Relay and Agent each run one side of it until ctx ends. They run in processes of
-// their own, which a signal ends: frp's and konnectivity's parts cannot be stopped otherwise.
+// Way is one way. Relay and Agent each run one side of it. They run in processes of their own, which
+// a signal ends: frp's and konnectivity's parts cannot be stopped otherwise.
 type Way struct {
 	Name string
 	// Note describes it in one line.
 	Note  string
-	Relay func(ctx context.Context, at Place) error // nil for direct
-	Agent func(ctx context.Context, at Place) error
+	Relay func(ctx context.Context, at Place) // nil for direct
+	Agent func(ctx context.Context, at Place)
 }
 
 // Ours is the name of this product's way, Direct that of the way without a tunnel.
@@ -47,85 +56,155 @@ const (
 	Direct = "direct"
 )
 
-// All returns the ways, those with bounds first.
+// All returns the ways.
 func All() []Way {
 	return []Way{
 		{Direct, "direct TLS to the agent, as if it had an inbound port", nil, directAgent},
 		{Ours, "edge, frps and frpc of this product", oursRelay, oursAgent},
 		{"frp", "stock frp v0.71.0: a tcp proxy over TLS", frpRelay, frpAgent},
 		{"chisel", "chisel v1.11.3: a reverse port over SSH in a websocket", chiselRelay, chiselAgent},
-		{"remotedialer", "rancher/remotedialer v0.6.1: a websocket over TLS", remotedialerRelay, remotedialerAgent},
 		{"konnectivity", "apiserver-network-proxy v0.34.0: gRPC over TLS, HTTP CONNECT at the front", konnectivityRelay, konnectivityAgent},
-		{"yamux", "hashicorp/yamux v0.1.1 over TLS, 6 MiB windows, no more", yamuxRelay, yamuxAgent},
-		{"reverse-h2", "HTTP/2 whose client is the relay, 6 MiB windows: a stream per connection", reverseRelay, reverseAgent},
 	}
 }
 
 // Named returns the way of that name.
-func Named(name string) (Way, error) {
+func Named(name string) Way {
 	all := append(All(), ToApps()...)
-	i := slices.IndexFunc(all, func(w Way) bool { return w.Name == name })
-	if i < 0 {
-		return Way{}, errors.New(name + ": there is no such way")
+	return all[slices.IndexFunc(all, func(w Way) bool { return w.Name == name })]
+}
+
+// together runs the parts of a side, which ends with the first of them.
+func together(parts ...func() error) {
+	ended := make(chan error, len(parts))
+	for _, part := range parts {
+		go func() {
+			var err error
+			ended <- errors.Join(run.Try(func() { err = part() }), err)
+		}()
 	}
-	return all[i], nil
+	run.Check(<-ended)
 }
 
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	return new(net.ListenConfig).Listen(ctx, "tcp", address)
+func listen(ctx context.Context, address string) net.Listener {
+	return run.Must(new(net.ListenConfig).Listen(ctx, "tcp", address))
 }
 
-// acceptAll handles each connection in a goroutine until ctx ends, and waits for them.
-func acceptAll(ctx context.Context, ln net.Listener, take func(net.Conn)) error {
-	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
-	defer stop()
-	var all sync.WaitGroup
-	defer all.Wait()
+// acceptAll handles each connection in a goroutine; one that fails is closed.
+func acceptAll(ln net.Listener, take func(net.Conn)) error {
 	for {
 		conn, err := ln.Accept()
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it was told to end
-		}
 		if err != nil {
 			return err
 		}
-		all.Go(func() { take(conn) })
+		go func() {
+			if run.Try(func() { take(conn) }) != nil {
+				_ = conn.Close()
+			}
+		}()
 	}
 }
 
 // relayTo listens for connections of Runners and forwards each to a connection that dial opens.
-func relayTo(ctx context.Context, address string, dial func(context.Context) (net.Conn, error)) error {
-	ln, err := listen(ctx, address)
-	if err != nil {
-		return err
-	}
-	return acceptAll(ctx, ln, func(runner net.Conn) {
-		far, err := dial(ctx)
-		if err != nil {
-			_ = runner.Close()
-			return
+func relayTo(ctx context.Context, address string, dial func() (net.Conn, error)) error {
+	return acceptAll(listen(ctx, address), func(runner net.Conn) {
+		far := run.Must(dial())
+		join := func(to, from net.Conn) {
+			_, _ = io.Copy(to, from)
+			_, _ = to.Close(), from.Close()
 		}
-		join(runner, far)
+		go join(runner, far)
+		join(far, runner)
 	})
 }
 
-// join copies in both directions until either ends, then closes both.
-func join(a, b net.Conn) {
-	var both sync.WaitGroup
-	both.Go(func() {
-		_, _ = io.Copy(a, b)
-		_, _ = a.Close(), b.Close()
-	})
-	_, _ = io.Copy(b, a)
-	_, _ = a.Close(), b.Close()
-	both.Wait()
-}
-
-// split returns the host and port of a valid address.
-func split(address string) (string, string) {
+// split returns the host and port of an address.
+func split(address string) (host, port string) {
 	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		panic("bench: bad address " + address)
-	}
+	run.Check(err)
 	return host, port
+}
+
+// number returns the port of an address.
+func number(address string) int {
+	_, port := split(address)
+	return run.Must(strconv.Atoi(port))
+}
+
+// Protocol is that of the Runner's commands, inside its TLS.
+type Protocol string
+
+// The protocols.
+const (
+	HTTP1 Protocol = "http/1.1"
+	HTTP2 Protocol = "h2"
+)
+
+// The HTTP/2 windows of both ends are those of the Runner's client (runnerapi). The
+// product's agent has smaller ones for uploads, which hold its largest body whole: with
+// them this would measure the server and not the way to it.
+var windows = &http.HTTP2Config{MaxConcurrentStreams: 250, MaxReceiveBufferPerConnection: 64 << 20, MaxReceiveBufferPerStream: 16 << 20}
+
+// serve runs the agent's HTTP server, behind the Runner API's mutual TLS.
+func serve(ln net.Listener, dir string) error {
+	cert, pool := pair(dir, agent), roots(dir)
+	srv := &http.Server{
+		Handler: load.Handler(), ReadHeaderTimeout: 10 * time.Second, HTTP2: windows,
+		TLSConfig: transport.TLS(transport.TLSConfig{
+			Certificate: func() (*tls.Certificate, error) { return &cert, nil },
+			Roots:       func() *x509.CertPool { return pool }, TrustDomain: TrustDomain,
+		}),
+	}
+	return srv.ServeTLS(ln, "", "")
+}
+
+// serveAt serves on a port of the agent's own machine, for ways that forward to one.
+func serveAt(ctx context.Context, address, dir string) error { return serve(listen(ctx, address), dir) }
+
+func directAgent(ctx context.Context, at Place) {
+	together(func() error { return serveAt(ctx, at.Tunnel, at.Dir) })
+}
+
+// App serves the load without TLS, as an App does.
+func App(ctx context.Context, address string) {
+	srv := &http.Server{Handler: load.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	together(func() error { return srv.Serve(listen(ctx, address)) })
+}
+
+// BaseURL is the part before the path in the URLs of a Runner's calls; the client knows where they
+// go.
+const BaseURL = "http://" + ServerName
+
+// Runner returns a client that calls the agent at an address, with connections of its own.
+func Runner(dir, address string, p Protocol) *http.Client {
+	cert := pair(dir, runner)
+	secure := client.TLS(client.TLSConfig{
+		Certificate: func() (*tls.Certificate, error) { return &cert, nil },
+		Roots:       roots(dir), TrustDomain: TrustDomain, AgentID: AgentID, ServerName: ServerName,
+	})
+	secure.NextProtos = []string{string(p)}
+	// As the Runner's client does it: to net/http the connection is a plain one.
+	t := newTransport(address, (&tls.Dialer{NetDialer: dialer, Config: secure}).DialContext)
+	t.Protocols.SetHTTP1(p == HTTP1)
+	t.Protocols.SetUnencryptedHTTP2(p == HTTP2)
+	return &http.Client{Transport: t}
+}
+
+// Visitor returns a client that calls a host at an address, with connections of its own.
+func Visitor(dir, address string, p Protocol) *http.Client {
+	t := newTransport(address, dialer.DialContext)
+	t.TLSClientConfig = &tls.Config{RootCAs: roots(dir), ServerName: Host, MinVersion: tls.VersionTLS13}
+	t.Protocols.SetHTTP1(p == HTTP1)
+	t.Protocols.SetHTTP2(p == HTTP2)
+	t.HTTP2 = nil
+	return &http.Client{Transport: t}
+}
+
+var dialer = &net.Dialer{Timeout: 10 * time.Second}
+
+func newTransport(address string, dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network, address) },
+		Protocols:   new(http.Protocols), MaxIdleConnsPerHost: 1024, DisableCompression: true,
+		ReadBufferSize: 64 << 10, WriteBufferSize: 64 << 10, HTTP2: windows,
+	}
 }
