@@ -76,7 +76,11 @@ func (w *world) controlPlane(t *testing.T) string {
 		return announce.Agent{}, problem.Errorf(problem.NotFound, `did you mean "shop"?`, "no agent has that name or ID")
 	}
 	identify := func(r *http.Request) (string, error) {
-		return credentials.CallerFromTLS(r.TLS, runnertest.TrustDomain)
+		name, err := credentials.CallerFromTLS(r.TLS, runnertest.TrustDomain)
+		if err != nil {
+			err = problem.Errorf(problem.Unauthorized, "make others with `pipeops-controlplane runner create`", "%v", err)
+		}
+		return name, err
 	}
 	mux := http.NewServeMux()
 	mux.Handle(announce.SnapshotPath, server.SnapshotHandler(list, identify))

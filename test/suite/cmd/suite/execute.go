@@ -95,7 +95,7 @@ func execute(ctx context.Context, out io.Writer, args []string) (int, error) {
 func (p plan) only(run, label string) (plan, error) {
 	for _, j := range p.jobs() {
 		pkg := strings.TrimSuffix(label, " ["+j.Part+"]")
-		if j.label(pkg) == label && (slices.Contains(j.Packages, pkg) || slices.Contains(j.Packages, "./...")) {
+		if j.label(pkg) == label && j.has(pkg) {
 			return beside(j.repeat(run, pkg)), nil
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
@@ -74,6 +75,12 @@ func (j job) selects() bool {
 }
 
 func (j job) isShort() bool { return slices.Contains(j.Args, "-short") }
+
+// has reports whether the job tests a package.
+func (j job) has(pkg string) bool {
+	inModule := strings.HasPrefix(pkg, modulePath+"/"+benchModule) == (j.Dir != "")
+	return slices.Contains(j.Packages, pkg) || inModule && slices.Contains(j.Packages, "./...")
+}
 
 // repeat returns the job that runs one test again.
 func (j job) repeat(run, pkg string) job {
