@@ -17,19 +17,22 @@ var release = []string{suite.Variable + "=" + suite.All}
 // slow are the packages that take longest, in this order. They start first, so that none is alone
 // at the end.
 var slow = []string{
-	"test/e2e", "internal/controlplane", "internal/app", "internal/controlplane/store", "cmd/controlplane/command",
-	"internal/build", "scripts/install", "internal/helm", "agent", "test/install", "cmd/runner/command",
-	"internal/components", "internal/manifests", "test/contract", "runnerapi/server", "runnerapi/announce",
-	"internal/controlplane/gateway", "internal/kube", "internal/render", "test/chart", "test/cluster",
+	"internal/controlplane", "cmd/runner/command", "internal/app", "cmd/controlplane/command", "internal/helm", "agent",
+	"test/e2e", "runnerapi/server", "internal/build", "internal/manifests", "internal/controlplane/store",
+	"internal/components", "internal/controlplane/gateway", "internal/kube", "test/install", "scripts/install",
+	"test/chart", "internal/health", "runnerapi/announce", "test/suite/cmd/suite", "tunnel/server", "internal/render",
+	"test/contract", "test/cluster", "internal/source",
 }
 
-// testPlan is what a change must pass. Most tests on real parts wait more than they compute, so two
-// such packages run beside two others.
+// testPlan is what a change must pass. Most tests on clusters and machines wait more than they
+// compute, so two such packages run beside two others.
 func testPlan(m *module) plan {
 	real, own := m.groups()
+	clusters := slices.DeleteFunc(slices.Clone(real), m.isCommandLine)
+	others := append(own, slices.DeleteFunc(real, func(pkg string) bool { return !m.isCommandLine(pkg) })...)
 	return beside(
-		job{Name: "packages on real parts", Args: []string{"-p", "2"}, Packages: slowestFirst(real)},
-		job{Name: "packages in their own process", Args: []string{"-p", "2"}, Packages: slowestFirst(own)},
+		job{Name: "clusters and machines", Args: []string{"-p", "2"}, Packages: slowestFirst(clusters)},
+		job{Name: "other packages", Args: []string{"-p", "2"}, Packages: slowestFirst(others)},
 		job{Name: "the benchmark's module", Dir: benchModule, Packages: []string{"./..."}},
 	)
 }
