@@ -29,6 +29,8 @@ type postgres struct {
 	// session is the connection on which serve claimed the database.
 	session *session
 	claim   claim
+	// borrowed is set if the connections of db belong to another engine.
+	borrowed bool
 }
 
 // The advisory locks, and the channel of notifications.
@@ -60,10 +62,10 @@ func OpenPostgres(ctx context.Context, p Postgres) (*Store, error) {
 	return &Store{queries: newQueries(alone{timed{db}, e}), engine: e, queued: wake.New()}, nil
 }
 
-// beside notifies under another name.
+// beside notifies under another name, and has a session of its own.
 func (e *postgres) beside() (engine, queries) {
 	other := *e
-	other.me = rand.Text()
+	other.me, other.borrowed, other.session, other.claim = rand.Text(), true, nil, noClaim
 	return &other, newQueries(alone{timed{e.db}, &other})
 }
 
@@ -192,8 +194,10 @@ func bounded(ctx context.Context) context.Context {
 	return ctx
 }
 
-func (e *postgres) close() error {
-	err := e.db.Close()
+func (e *postgres) close() (err error) {
+	if !e.borrowed {
+		err = e.db.Close()
+	}
 	if e.session != nil {
 		err = errors.Join(err, e.session.close(context.Background()))
 	}

@@ -104,7 +104,12 @@ func (e *sqlite) clock() string {
 }
 
 // beside is the same: watch reports what any other connection wrote.
-func (e *sqlite) beside() (engine, queries) { return e, newQueries(e.db) }
+func (e *sqlite) beside() (engine, queries) { return besideSQLite{e}, newQueries(e.db) }
+
+// besideSQLite has nothing to close.
+type besideSQLite struct{ *sqlite }
+
+func (besideSQLite) close() error { return nil }
 
 func (e *sqlite) close() error { return errors.Join(e.writer.close(), e.db.close()) }
 

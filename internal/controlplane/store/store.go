@@ -53,7 +53,7 @@ type engine interface {
 	// watch calls changed after another process wrote, at most once per interval.
 	watch(ctx context.Context, every time.Duration, changed func()) error
 	// beside returns an engine on the same connections whose changes watch reports as those of another
-	// process, and its queries outside of transactions.
+	// process, and its queries outside of transactions. Its close leaves the connections open.
 	beside() (engine, queries)
 	close() error
 }
@@ -120,19 +120,12 @@ type querier interface {
 func (s *Store) Close() error { return s.engine.close() }
 
 // Beside returns the same database for another part of this process. Watch reports what that changes,
-// as it does for another process. Closing it does nothing.
+// as it does for another process. Close both.
 func (s *Store) Beside() *Store {
 	other := *s
-	var e engine
-	e, other.queries = s.engine.beside()
-	other.engine = borrowed{e}
+	other.engine, other.queries = s.engine.beside()
 	return &other
 }
-
-// borrowed is an engine that belongs to another Store.
-type borrowed struct{ engine }
-
-func (borrowed) close() error { return nil }
 
 // Ping reports whether the database responds.
 func (s *Store) Ping(ctx context.Context) error {
