@@ -141,7 +141,8 @@ func TestOperatorAPI_DryRun(t *testing.T) {
 		add(p.admin.Webhooks.List(ctx))
 		add(p.admin.Gateway.Grants(ctx))
 		add(p.admin.CA.Status(ctx))
-		return append(all, p.issued(operators.IssuedOptions{}))
+		add(p.admin.CA.Issued(ctx, operators.IssuedOptions{Limit: 100}))
+		return all
 	}
 	before, dry := state(), operatorapi.Write{DryRun: true}
 	token, err := operatorapi.CreateToken.Do(ctx, admin, operatorapi.CreateTokenInput{Write: dry})

@@ -295,3 +295,26 @@ func TestCA_ReplacedAfterEnd(t *testing.T) {
 	require.NoError(t, c.beat())
 	assert.Equal(t, string(again.ca.Bundle()), c.id.CABundle)
 }
+
+// TestIntermediateCA_RenewedWhileServing: agents follow.
+func TestIntermediateCA_RenewedWhileServing(t *testing.T) {
+	p := start(t)
+	before := p.ca.SignerID(ca.RoleAgent)
+	p.clock.forward(p.ca.IntermediatesEnd().Sub(p.clock.now()) - ca.RenewBefore - time.Hour)
+	c := p.registered("shop")
+	c.beatCAs()
+	p.clock.forward(2 * time.Hour)
+	await.Until(t, "the intermediate CAs are renewed", func() bool { return p.ca.IntermediatesEnd().Sub(p.clock.now()) > ca.RenewBefore })
+	assert.Equal(t, before, p.ca.SignerID(ca.RoleAgent), "other control planes have a moment to learn of it")
+	assert.Zero(t, c.beatCAs().RenewWithin)
+	p.clock.forward(2 * time.Minute)
+	assert.NotEqual(t, before, p.ca.SignerID(ca.RoleAgent))
+	assert.Equal(t, 600, c.beatCAs().RenewWithin)
+	c.renew()
+	assert.Zero(t, c.beatCAs().RenewWithin)
+	tun, down := c.connect()
+	defer down()
+	c.answer(tun)
+	await.Until(t, "connected", func() bool { return p.tunnels.own.Connected(c.id.AgentID) })
+	down()
+}
