@@ -73,14 +73,6 @@ func (p *plane) records(n int) []operatorapi.OperatorRecord {
 	return list.Items
 }
 
-func requireCode(t *testing.T, err error, code problem.Code) {
-	t.Helper()
-	var e *problem.Error
-	require.ErrorAs(t, err, &e)
-	assert.Equal(t, code, e.Code, e.Error())
-	assert.NotEmpty(t, e.RequestID)
-}
-
 // TestOperatorAPI_RefusesOthers calls with the certificate of an agent or a Runner, with none, or
 // as an operator who was revoked or has other credentials. An operator is none of the others.
 func TestOperatorAPI_RefusesOthers(t *testing.T) {
@@ -152,7 +144,7 @@ func TestOperatorAPI_DryRun(t *testing.T) {
 	_, err = operatorapi.RevokeAgent.Do(ctx, admin, operatorapi.AgentInput{Write: dry, Agent: "shop"})
 	require.NoError(t, err)
 	_, err = operatorapi.RevokeAgent.Do(ctx, admin, operatorapi.AgentInput{Write: dry, Agent: "nobody"})
-	requireCode(t, err, problem.NotFound)
+	requireProblem(t, err, problem.NotFound)
 	runner, err := operatorapi.CreateRunner.Do(ctx, admin, operatorapi.CreateRunnerInput{Write: dry, Body: operatorapi.CreateRunnerBody{Name: "ci"}})
 	require.NoError(t, err)
 	made, err := operatorapi.CreateOperator.Do(ctx, admin, operatorapi.CreateOperatorInput{Write: dry, Body: operatorapi.CreateOperatorBody{Name: "bob", Role: "viewer"}})
@@ -187,7 +179,7 @@ func TestSocket_AdmitsWithoutCredentials(t *testing.T) {
 	_, err = operatorapi.ListOperators.Do(t.Context(), here(p), struct{}{})
 	require.NoError(t, err)
 	_, err = operatorapi.CreateConsoleCode.Do(t.Context(), here(p), operatorapi.ConsoleCodeInput{})
-	requireCode(t, err, problem.Conflict)
+	requireProblem(t, err, problem.Conflict)
 	p.stop()
 	assert.NoFileExists(t, socket)
 }
