@@ -204,51 +204,6 @@ func TestConsole_DeployForm(t *testing.T) {
 	}
 }
 
-func TestOperatorRunner_Refused(t *testing.T) {
-	t.Parallel()
-	p, audit := start(t), &auditLog{}
-	s := p.withApp(audit)
-	before := len(s.backend.Calls())
-	p.issue("lab", "env=test")
-	viewer, operator := p.signedIn(p.operator("vic", operators.RoleViewer)), p.signedIn(p.operator("alice", operators.RoleOperator))
-	form := func() url.Values { return url.Values{"namespace": {"production"}, "app": {"web"}} }
-	restart := "/console/agents/shop/app/restart"
-
-	status, _ := operator.change(restart, form())
-	assert.Equal(t, http.StatusConflict, status, "without a Runner")
-	p.actAs("vic", "ops")
-	status, body := viewer.get("/console/agents/shop/app?" + appOfShop)
-	assert.Equal(t, http.StatusOK, status, "a viewer reads")
-	assert.NotContains(t, body, "/app/restart")
-	status, _ = viewer.change(restart, form())
-	assert.Equal(t, http.StatusForbidden, status, "a viewer changes nothing")
-	p.actAs("alice", "lab")
-	status, body = operator.change(restart, form())
-	assert.Equal(t, http.StatusConflict, status, "an agent that the Runner is not granted")
-	assert.Contains(t, body, "refuses Runner lab")
-
-	p.actAs("alice", "ops")
-	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "ops"))
-	status, body = operator.change(restart, form())
-	assert.Equal(t, http.StatusConflict, status, "a revoked Runner")
-	assert.Contains(t, body, "Runner ops, which was revoked")
-	p.issue("ops", "env=prod")
-	_, err := operatorapi.DeleteOperatorRunner.Do(t.Context(), p.first(), operatorapi.DeleteOperatorRunnerInput{Body: operatorapi.DeleteOperatorRunnerBody{Operator: "alice"}})
-	require.NoError(t, err)
-	status, _ = operator.change(restart, form())
-	assert.Equal(t, http.StatusConflict, status, "unset")
-	for _, call := range s.backend.Calls()[before:] {
-		assert.NotEqual(t, "Apps.Restart", call.Verb)
-	}
-
-	p.actAs("alice", "ops")
-	require.NoError(t, p.admin.Operators.Revoke(t.Context(), "alice"))
-	acting, err := operatorapi.ListOperatorRunners.Do(t.Context(), p.first(), struct{}{})
-	require.NoError(t, err)
-	require.Len(t, acting.Items, 1, "a revoked operator acts as no Runner, under the same name later neither")
-	assert.Equal(t, "vic", acting.Items[0].Operator)
-}
-
 // TestConsole_FollowsLogs follows a log until the operator no longer acts as the Runner.
 func TestConsole_FollowsLogs(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -36,14 +35,10 @@ func (c *cluster) answer(t *tunnel.Tunnel) {
 	server := &http.Server{ReadHeaderTimeout: time.Second, TLSConfig: cfg, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "I am "+c.name)
 	})}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	await.Background(c.t, "the server", func(ctx context.Context) error {
+		context.AfterFunc(ctx, func() { _ = server.Close() })
 		_ = server.ServeTLS(t.Listener(), "", "")
-	}()
-	c.t.Cleanup(func() {
-		_ = server.Close()
-		await.Closed(c.t, done, "the end of the server")
+		return nil
 	})
 }
 
@@ -89,33 +84,6 @@ func TestEdge_ReachesAgents(t *testing.T) {
 	assert.Equal(t, announce.StateOnline, p.state(bank.id.AgentID))
 	_, err = p.throughEdge(shop)
 	require.ErrorContains(t, err, "unrecognized name")
-}
-
-func TestSnapshot_ForRunnersOnly(t *testing.T) {
-	p := start(t)
-	c, gone := p.registered("shop"), p.registered("gone")
-	_, err := p.admin.Agents.Revoke(t.Context(), gone.name)
-	require.NoError(t, err)
-	first := p.issue("builder", "")
-	agents, err := p.snapshotClient(first).Agents(t.Context())
-	require.NoError(t, err)
-	require.Len(t, agents, 1)
-	assert.Equal(t, c.id.AgentID, agents[0].ID)
-	assert.Equal(t, uint64(1), agents[0].Sequence)
-	refused := func(client *http.Client, words, fix string) {
-		t.Helper()
-		_, err := (&announce.SnapshotClient{BaseURL: p.Advertised().API, HTTPClient: client}).Agents(t.Context())
-		requireProblem(t, err, controlapi.CodeCertificateUnknown, words, "runner create", fix)
-	}
-	refused(p.client(), "no client certificate", "")
-	refused(p.withTLS(c.tlsConfig()), "runner's", "")
-	second := p.issue("builder", "")
-	refused(p.client(p.certificate(first)), "newer certificate", "use the newest credentials")
-	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "builder"))
-	refused(p.client(p.certificate(second)), "revoked", "new ones are needed: the operator of the control plane makes them with `pipeops-controlplane runner create builder -o FILE --force`")
-	answer, err := c.client.Heartbeat(t.Context(), c.heartbeat())
-	require.NoError(t, err)
-	assert.Len(t, answer.RevokedRunners, 2, "agents are told of both certificates")
 }
 
 func TestConfig_ReportsAllMistakes(t *testing.T) {

@@ -57,15 +57,7 @@ func (f *group) gatewayAt(https string) *runningGateway {
 		Gateway: GatewayConfig{Domain: "apps.example.com", HTTPSListen: https, NoHTTP3: true, CA: GatewayInternal},
 	})
 	require.NoError(f.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- g.Run(ctx) }()
-	stop := sync.OnceFunc(func() {
-		cancel()
-		assert.NoError(f.t, await.Receive(f.t, done, "the end of the gateway"))
-	})
-	f.t.Cleanup(stop)
-	r := &runningGateway{g, stop}
+	r := &runningGateway{g, await.Background(f.t, "the gateway", g.Run)}
 	await.Until(f.t, "the gateway is ready", r.ready)
 	return r
 }
@@ -94,10 +86,10 @@ func (f *group) publish(agent *cluster, host, backend string, planes ...*member)
 	for _, m := range planes {
 		at := agent.at(m)
 		tun, _ := at.connect(func(cfg *tunnel.Config) { cfg.TakePublic = true })
-		ctx, cancel := context.WithCancel(context.Background())
-		var running sync.WaitGroup
-		running.Go(func() { _ = handler.Serve(ctx, tun.Public(), time.Second) })
-		f.t.Cleanup(func() { cancel(); running.Wait() })
+		await.Background(f.t, "the agent's end", func(ctx context.Context) error {
+			_ = handler.Serve(ctx, tun.Public(), time.Second)
+			return nil
+		})
 	}
 	tell(agent, routeTo(host, "/", "web"))
 	prove(f.t, planes[0].plane, agent.id.AgentID, host, hosts.TXT, "")
@@ -213,31 +205,6 @@ func TestGateway_RollingRestart(t *testing.T) {
 		t.Error(err)
 		return true
 	})
-}
-
-// TestGateway_KeyIsNotTheCAs: the CA's key does not follow from the gateway's, and control planes
-// know it as a gateway's alone.
-func TestGateway_KeyIsNotTheCAs(t *testing.T) {
-	t.Parallel()
-	f := newGroup(t)
-	m := f.start(apart)
-	_, err := NewGatewayServer(t.Context(), GatewayServerConfig{Gateway: GatewayConfig{Domain: "apps.example.com"}})
-	require.ErrorContains(t, err, "--database")
-	require.ErrorContains(t, err, "--link-key-file")
-	key, err := datadir.GatewayKey(datadir.Data{CAKey: f.key})
-	require.NoError(t, err)
-	assert.NotEqual(t, f.key.Text(), key.Text())
-	link, err := linkOf(key, m.cfg.TrustDomain, time.Now)
-	require.NoError(t, err)
-	own, err := link.ForGateway()
-	require.NoError(t, err)
-	own.InsecureSkipVerify = true // the handshake is the test
-	own.NextProtos = []string{"pipeops-peer/1"}
-	conn, err := tls.Dial("tcp", m.Addrs().Peer.String(), own)
-	if err == nil {
-		_, err = conn.Read(make([]byte, 1))
-	}
-	require.Error(t, err, "it is no control plane")
 }
 
 // TestListenHTTPS_UDPPort: another port is taken if its number is in use for UDP. A port that the

@@ -74,12 +74,9 @@ func startOn(t *testing.T, on postgres.Engine, change ...func(*Config)) *plane {
 	require.NoError(t, err)
 	p.admin, err = operators.Open(t.Context(), cfg.data(), p.clock.now)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
+	end := await.Background(t, "Run", p.Run)
 	p.stop = sync.OnceFunc(func() {
-		cancel()
-		assert.NoError(t, await.Receive(t, done, "the end of Run"))
+		end()
 		assert.NoError(t, p.admin.Close())
 	})
 	t.Cleanup(p.stop)
@@ -210,20 +207,12 @@ func (c *cluster) connect(change ...func(*tunnel.Config)) (t *tunnel.Tunnel, dis
 	}
 	t, err := tunnel.New(cfg)
 	require.NoError(c.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := t.Run(ctx); err != nil && !tunnel.IsFinal(err) {
-			c.t.Errorf("tunnel: %v", err)
+	return t, await.Background(c.t, "the tunnel", func(ctx context.Context) error {
+		if err := t.Run(ctx); !tunnel.IsFinal(err) {
+			return err
 		}
-	}()
-	disconnect = func() {
-		cancel()
-		await.Closed(c.t, done, "the end of the tunnel")
-	}
-	c.t.Cleanup(disconnect)
-	return t, disconnect
+		return nil
+	})
 }
 
 // client calls the control plane's API with certificates, or with none.

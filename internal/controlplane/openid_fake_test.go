@@ -214,9 +214,7 @@ func (b *tab) loginSecret() string { return b.kept(console.Cookie + "-login") }
 
 func (b *tab) kept(cookie string) string {
 	b.p.t.Helper()
-	at, err := url.Parse(b.p.Advertised().API)
-	require.NoError(b.p.t, err)
-	for _, c := range b.http.Jar.Cookies(at) {
+	for _, c := range b.http.Jar.Cookies(b.at()) {
 		if c.Name == cookie {
 			return c.Value
 		}

@@ -1,13 +1,11 @@
 package controlplane
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -16,56 +14,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
-
-// TestOutbox_BoundedPerApp: an App changes its state for long while nothing is published. Whoever
-// reads what is left knows the App's state.
-func TestOutbox_BoundedPerApp(t *testing.T) {
-	var log bytes.Buffer
-	p := start(t, func(c *Config) { c.Limits.Outbox = store.OutboxLimits{PerAgent: 20} })
-	shop := p.registered("shop")
-	o := outbox.New(p.store, p.cfg.Limits.Outbox, zerolog.New(&log))
-	for i := range 8 {
-		var events []controlapi.Event
-		for _, kind := range []announce.Type{announce.AppProgressing, announce.AppDegraded, announce.AppFailed, announce.AppHealthy} {
-			events = append(events, appEvent(strconv.Itoa(i)+string(kind), kind))
-		}
-		require.NoError(t, shop.sends(nil, events...))
-		require.NoError(t, o.Shorten(t.Context()))
-		assert.LessOrEqual(t, len(p.queued()), 20)
-	}
-	left := p.queued()
-	assert.Equal(t, announce.AgentRegistered, left[0].Type)
-	last := left[len(left)-1]
-	assert.Equal(t, announce.AppHealthy, last.Type)
-	assert.EqualValues(t, 33, last.Sequence, "a Runner sees by its sequence that some were dropped")
-	assert.Contains(t, log.String(), "later ones supersede")
-	stats, err := o.Stats(t.Context())
-	require.NoError(t, err)
-	assert.EqualValues(t, 33-len(left), stats.Dropped)
-	assert.Equal(t, len(left), stats.Length)
-}
-
-func TestOutbox_LastEventsLoggedOnce(t *testing.T) {
-	var log bytes.Buffer
-	p := start(t)
-	for _, name := range []string{"a", "b", "c"} {
-		p.registered(name)
-	}
-	o := outbox.New(p.store, store.OutboxLimits{PerAgent: 2, Events: 2, Bytes: 1 << 20}, zerolog.New(&log))
-	for range 3 {
-		require.NoError(t, o.Shorten(context.Background()))
-	}
-	assert.Len(t, p.queued(), 3, "nothing else says it")
-	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("last word about each")))
-}
 
 // listener hears announcements as a Runner does, all that come after listenAs: its
 // queue is bound by then.
@@ -83,10 +36,8 @@ func listenAs(t *testing.T, b broker.Endpoint, runner string) *listener {
 		Queue:  rabbitmq.RunnerQueue(runner),
 	})
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		done <- consumer.Run(ctx, func(_ context.Context, e announce.Event) error {
+	await.Background(t, "the consumer", func(ctx context.Context) error {
+		err := consumer.Run(ctx, func(_ context.Context, e announce.Event) error {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			if !l.seen[e.ID] { // an event may come again
@@ -95,12 +46,10 @@ func listenAs(t *testing.T, b broker.Endpoint, runner string) *listener {
 			l.seen[e.ID] = true
 			return nil
 		})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := await.Receive(t, done, "the end of the consumer"); !errors.Is(err, context.Canceled) {
-			t.Errorf("consumer: %v", err)
+		if errors.Is(err, context.Canceled) {
+			return nil
 		}
+		return err
 	})
 	await.Until(t, "the Runner's queue is bound", func() bool { return consumer.Status().Connected })
 	return l

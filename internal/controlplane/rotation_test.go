@@ -18,7 +18,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
@@ -113,79 +112,6 @@ func (p *plane) snapshotBy(l *login.Login) error {
 	p.t.Helper()
 	_, err := (&announce.SnapshotClient{BaseURL: p.Advertised().API, HTTPClient: l.HTTPClient()}).Agents(p.t.Context())
 	return err
-}
-
-func TestCARotate_WaitsForAll(t *testing.T) {
-	p := start(t)
-	shop, bank := p.registered("shop"), p.registered("bank")
-	_, err := p.admin.Agents.Revoke(t.Context(), p.registered("gone").id.AgentID)
-	require.NoError(t, err)
-	builder := p.login(p.runner("builder"))
-	p.runner("idle")
-	p.runner("dismissed")
-	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "dismissed"))
-	for _, c := range []*cluster{shop, bank} {
-		c.beatCAs()
-	}
-	require.Error(t, p.rotate(ca.Sign, operators.RotateOptions{}), "one step after the other")
-
-	p.requireRotate(false, ca.Start)
-	assert.Equal(t, []string{"bank", "shop"}, p.notReady(ca.Sign))
-	assert.NotNil(t, shop.beatCAs().CAs)
-	assert.Equal(t, []string{"bank", "shop"}, p.notReady(ca.Sign), "it has been told, and has not said that it took it")
-	assert.Nil(t, shop.beatCAs().CAs)
-	assert.Equal(t, []string{"bank"}, p.notReady(ca.Sign))
-	bank.beatCAs()
-	assert.Zero(t, bank.beatCAs().RenewWithin)
-
-	p.requireRotate(false, ca.Sign)
-	assert.Equal(t, []string{"bank", "shop", "builder", "idle"}, p.notReady(ca.Finish))
-	shopAnswer := shop.beatCAs()
-	assert.Nil(t, shopAnswer.CAs, "both are trusted already")
-	assert.Equal(t, 600, shopAnswer.RenewWithin)
-	shop.renew()
-	assert.Zero(t, shop.beatCAs().RenewWithin)
-	assert.Equal(t, []string{"bank", "builder", "idle"}, p.notReady(ca.Finish))
-	bank.renew()
-	bank.beatCAs()
-	require.NoError(t, p.snapshotBy(builder))
-	assert.Equal(t, []string{"idle"}, p.notReady(ca.Finish))
-
-	p.requireRotate(true, ca.Finish)
-	for _, c := range []*cluster{shop, bank} {
-		assert.NotNil(t, c.beatCAs().CAs)
-		assert.Nil(t, c.beatCAs().CAs)
-		assert.Len(t, trustanchor.Parse([]byte(c.id.CABundle)), 1)
-		assert.Len(t, trustanchor.Parse([]byte(c.id.FormerCAs)), 1)
-	}
-	require.NoError(t, p.snapshotBy(builder))
-	assert.Equal(t, ca.Settled, p.ca.Stage())
-}
-
-func TestCARotate_TunnelFollows(t *testing.T) {
-	p := start(t)
-	c := p.registered("shop")
-	connects := func() {
-		t.Helper()
-		tun, down := c.connect()
-		defer down()
-		c.answer(tun)
-		await.Until(t, "connected", func() bool { return p.tunnels.own.Connected(c.id.AgentID) })
-		_, err := p.throughEdge(c)
-		require.NoError(t, err)
-		down()
-		await.Until(t, "disconnected", func() bool { return !p.tunnels.own.Connected(c.id.AgentID) })
-	}
-	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
-		connects()
-		c.beatCAs()
-		c.beatCAs()
-		p.requireRotate(false, step)
-		c.beatCAs()
-		c.renew()
-		c.beatCAs()
-	}
-	connects()
 }
 
 // TestCARotate_OldTokens registers with a token from before two rotations.
@@ -368,4 +294,27 @@ func TestCA_ReplacedAfterEnd(t *testing.T) {
 	c.recover()
 	require.NoError(t, c.beat())
 	assert.Equal(t, string(again.ca.Bundle()), c.id.CABundle)
+}
+
+// TestIntermediateCA_RenewedWhileServing: agents follow.
+func TestIntermediateCA_RenewedWhileServing(t *testing.T) {
+	p := start(t)
+	before := p.ca.SignerID(ca.RoleAgent)
+	p.clock.forward(p.ca.IntermediatesEnd().Sub(p.clock.now()) - ca.RenewBefore - time.Hour)
+	c := p.registered("shop")
+	c.beatCAs()
+	p.clock.forward(2 * time.Hour)
+	await.Until(t, "the intermediate CAs are renewed", func() bool { return p.ca.IntermediatesEnd().Sub(p.clock.now()) > ca.RenewBefore })
+	assert.Equal(t, before, p.ca.SignerID(ca.RoleAgent), "other control planes have a moment to learn of it")
+	assert.Zero(t, c.beatCAs().RenewWithin)
+	p.clock.forward(2 * time.Minute)
+	assert.NotEqual(t, before, p.ca.SignerID(ca.RoleAgent))
+	assert.Equal(t, 600, c.beatCAs().RenewWithin)
+	c.renew()
+	assert.Zero(t, c.beatCAs().RenewWithin)
+	tun, down := c.connect()
+	defer down()
+	c.answer(tun)
+	await.Until(t, "connected", func() bool { return p.tunnels.own.Connected(c.id.AgentID) })
+	down()
 }

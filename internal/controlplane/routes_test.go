@@ -13,7 +13,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -138,30 +137,6 @@ func TestRoutes_TwoApps(t *testing.T) {
 		require.NotNil(t, r.HeldBy)
 		assert.Equal(t, "old", r.HeldBy.App)
 	}
-}
-
-// TestRoutes_ReadWithoutServer: operators read the routes in the database. Those that an agent left
-// out are counted.
-func TestRoutes_ReadWithoutServer(t *testing.T) {
-	p := start(t)
-	shop, bank := p.registered("shop"), p.registered("bank")
-	for c, n := range map[*cluster]int{shop: 3, bank: 4} {
-		_, err := c.client.PutRoutes(t.Context(), controlapi.RoutesRequest{Routes: []controlapi.Route{routeTo(c.name+".example.com", "/", "web")}, Omitted: n})
-		require.NoError(t, err)
-	}
-	data := p.cfg.data()
-	p.stop()
-	admin, err := operators.Open(t.Context(), data, nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, admin.Close()) }()
-	all, err := admin.Gateway.Routes(t.Context(), "")
-	require.NoError(t, err)
-	assert.Equal(t, 7, all.Omitted)
-	one, err := admin.Gateway.Routes(t.Context(), bank.id.AgentID)
-	require.NoError(t, err)
-	assert.Equal(t, 4, one.Omitted)
-	require.Len(t, one.Items, 1)
-	assert.Equal(t, "bank.example.com", one.Items[0].Host)
 }
 
 // TestRoutes_Unserved: such a route has a reason, and makes no claim to its host.

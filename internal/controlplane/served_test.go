@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
@@ -46,18 +45,15 @@ func (c *cluster) serveAudited(audit agentapi.Auditor) *served {
 	s := &served{cluster: c, backend: runnertest.NewBackend(), changed: make(chan struct{})}
 	require.NoError(c.t, s.hear(c.t.Context()))
 	tun, _ := c.connect()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		done <- transport.Serve(ctx, tun.Listener(), transport.ServeConfig{
+	await.Background(c.t, "the Runner API", func(ctx context.Context) error {
+		return transport.Serve(ctx, tun.Listener(), transport.ServeConfig{
 			Handler: server.New(server.Config{
 				Apps: s.backend.Apps(), Monitoring: s.backend.Monitoring(), Secrets: s.backend.Secrets(), ConfigMaps: s.backend.ConfigMaps(), Namespaces: s.backend.Namespaces(), Cluster: s.backend.Cluster(), Nodes: s.backend.Nodes(), Audit: audit,
 				TrustDomain: c.id.TrustDomain, Log: zerolog.Nop(),
 			}),
 			TLS: s.tls(), Changed: s.next, Drain: time.Second, Log: zerolog.Nop(),
 		})
-	}()
-	c.t.Cleanup(func() { cancel(); assert.NoError(c.t, await.Receive(c.t, done, "the end of the Runner API")) })
+	})
 	await.Until(c.t, "the agent is online", func() bool { return c.p.tunnels.own.Connected(c.id.AgentID) })
 	return s
 }

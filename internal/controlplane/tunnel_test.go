@@ -180,6 +180,7 @@ func TestTunnelCalls_EndAttacks(t *testing.T) {
 
 func TestWebsocketTunnel(t *testing.T) {
 	p := start(t)
+	p.get(p.client(), server.WebsocketPath, func(resp *http.Response) { assert.Equal(t, http.StatusUnauthorized, resp.StatusCode, "a stranger") })
 	c := p.registered("blocked")
 	tun, _ := c.connect(func(cfg *tunnel.Config) { // its own port is not there
 		cfg.ServerAddress, cfg.Websocket = "127.0.0.1:1", p.Advertised().API
@@ -197,11 +198,6 @@ func TestWebsocketTunnel(t *testing.T) {
 	require.NoError(t, err)
 	await.Until(t, "the agent is refused", func() bool { return tun.Status().Phase == tunnel.Refused })
 	assert.Contains(t, tun.Status().LastError, "revoked")
-}
-
-func TestWebsocketTunnel_RefusesStrangers(t *testing.T) {
-	p := start(t)
-	p.get(p.client(), server.WebsocketPath, func(resp *http.Response) { assert.Equal(t, http.StatusUnauthorized, resp.StatusCode) })
 }
 
 // TestIPv6_AllListeners: all that the control plane listens on is at [::1].

@@ -81,12 +81,9 @@ func (p *Plane) Restart(t *testing.T) {
 	p.Config.APIListen, p.Config.TunnelListen, p.Config.EdgeListen = at.API.String(), at.Tunnel.String(), at.Edge.String()
 	p.Admin, err = operators.Open(t.Context(), datadir.Data{Dir: p.Config.DataDir, Database: p.Config.Database}, p.Clock.Now)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
+	end := await.Background(t, "the control plane", p.Run)
 	p.stop = sync.OnceFunc(func() {
-		cancel()
-		assert.NoError(t, await.Receive(t, done, "the end of the control plane"))
+		end()
 		assert.NoError(t, p.Admin.Close())
 	})
 }

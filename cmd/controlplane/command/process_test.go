@@ -12,9 +12,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,10 +26,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
-	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
 
 // register registers a cluster as an agent would, with a token of its own.
@@ -142,74 +137,4 @@ func (p *process) awaitReady(t *testing.T, text string) {
 		status, body := p.get(t, "/readyz")
 		return status == http.StatusOK && strings.Contains(body, text)
 	})
-}
-
-// TestServe_Killed kills the process hard, again and again, with the broker
-// away and back: what was registered is announced, once and in order.
-func TestServe_Killed(t *testing.T) {
-	b := broker.OwnForTest(t)
-	data := newData(t)
-	urlFile := filepath.Join(t.TempDir(), "url")
-	require.NoError(t, os.WriteFile(urlFile, []byte(b.URL(broker.UserControlPlane)), 0o600))
-	args := []string{"--broker-url-file", urlFile, "--broker-ca", b.CAFile()}
-
-	p := startServe(t, data.Dir, args...)
-	p.awaitReady(t, "")
-	admin, err := operators.Open(t.Context(), data, nil)
-	require.NoError(t, err)
-	_, err = admin.Runners.Create(t.Context(), "test", time.Hour, false)
-	require.NoError(t, errors.Join(err, admin.Close()))
-	heard := hear(t, b)
-	names := []string{"one", "two", "three", "four"}
-	for i, name := range names {
-		if i == 1 {
-			require.NoError(t, b.Stop(t.Context()))
-		}
-		p.awaitReady(t, "")
-		require.NoError(t, register(t.Context(), data, p.api, name))
-		p.kill(t)
-		p = startServe(t, data.Dir, args...)
-	}
-	defer p.stop(t)
-	require.NoError(t, b.Start(t.Context()))
-	await.Until(t, "all announcements", func() bool { return len(heard()) == len(names) })
-	assert.Equal(t, names, heard(), "in order")
-}
-
-// hear returns the names of registered agents in the order of their first announcement.
-func hear(t *testing.T, b broker.Endpoint) func() []string {
-	t.Helper()
-	consumer, err := announce.NewConsumer(announce.ConsumerConfig{
-		Config: rabbitmq.Config{URLs: []string{b.URL(broker.UserRunner)}, TLS: b.TLSConfig(), Log: zerolog.Nop()},
-		Queue:  rabbitmq.RunnerQueue("test"),
-	})
-	require.NoError(t, err)
-	var mu sync.Mutex
-	var names []string
-	seen := map[string]bool{}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = consumer.Run(ctx, func(_ context.Context, e announce.Event) error {
-			agent, err := e.Agent()
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil && e.Type == announce.AgentRegistered && !seen[e.ID] {
-				seen[e.ID] = true
-				names = append(names, agent.Name)
-			}
-			return nil
-		})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		await.Closed(t, done, "the end of the consumer")
-	})
-	await.Until(t, "the Runner's queue", func() bool { return consumer.Status().Connected })
-	return func() []string {
-		mu.Lock()
-		defer mu.Unlock()
-		return append([]string(nil), names...)
-	}
 }

@@ -96,6 +96,7 @@ func TestAgent_Identified(t *testing.T) {
 				assert.Equal(t, "id-shop", id)
 			} else {
 				admintest.Refused(t, err, c.code)
+				assert.Empty(t, id, "a refusal names nobody")
 			}
 			id, err = tunnel(c.certificate)
 			assert.Equal(t, c.tunnel, err == nil && id != "", "%q, %v", id, err)
@@ -135,8 +136,12 @@ func TestRunner_Renew(t *testing.T) {
 	}
 	refused := func(certificate string, code problem.Code, words ...string) {
 		t.Helper()
-		_, err := p.Authenticator.Renew(call(certificate))
+		answer, err := p.Authenticator.Renew(call(certificate))
 		admintest.Refused(t, err, code, words...)
+		assert.Zero(t, answer)
+		name, err := p.RunnerOfRequest(call(certificate))
+		require.Error(t, err)
+		assert.Empty(t, name)
 	}
 	replaced, text := issue(), issue()
 	first := admintest.Certificate(t, text)
@@ -154,6 +159,9 @@ func TestRunner_Renew(t *testing.T) {
 	next := renew(text)
 	assert.Equal(t, first.SerialNumber, next.SerialNumber)
 	assert.Equal(t, p.Clock().Add(time.Hour), next.NotAfter)
+	known, err := p.Database().Runner(t.Context(), "ci")
+	require.NoError(t, err)
+	assert.Equal(t, next.NotAfter, known.ExpiresAt.UTC(), "so that a revocation lasts as long")
 	p.Advance(3 * time.Hour)
 	_, err = p.RunnerOfRequest(call(text))
 	admintest.Refused(t, err, controlapi.CodeCertificateExpired, "renew the certificate")

@@ -220,17 +220,6 @@ func TestRotation_OldCAsVerifyNew(t *testing.T) {
 	require.Error(t, r.believed(open(t).Certificate()), "another control plane's")
 }
 
-func TestRotation_ReplacesExpiredCA(t *testing.T) {
-	r := newRotating(t)
-	old := r.Certificate()
-	r.now = r.now.AddDate(11, 0, 0)
-	r.restart()
-	require.Error(t, r.Ended())
-	r.rotate()
-	require.NoError(t, r.Ended())
-	require.NoError(t, r.believed(old))
-}
-
 func TestCA_Reload(t *testing.T) {
 	r := newRotating(t)
 	serving, err := Open(r.file, domains, noLog, at(noon))

@@ -262,8 +262,9 @@ func TestRenew_KeyChain(t *testing.T) {
 	} {
 		bad := req
 		change(&bad)
-		_, err := p.Renew(as(t, "", "uid-shop"), "", bad)
+		identity, err := p.Renew(as(t, "", "uid-shop"), "", bad)
 		require.ErrorContains(t, err, want)
+		assert.Zero(t, identity)
 	}
 	recovered, err := p.Renew(as(t, "", "uid-shop"), "", req)
 	require.NoError(t, err)

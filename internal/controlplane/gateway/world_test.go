@@ -129,14 +129,11 @@ func listen(t *testing.T) net.Listener {
 
 // run runs a part until the test ends.
 func (w *world) run(part func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- part(ctx) }()
-	w.t.Cleanup(func() {
-		cancel()
-		if err := await.Receive(w.t, done, "a part to stop"); err != nil && !errors.Is(err, net.ErrClosed) {
-			w.t.Error(err)
+	await.Background(w.t, "a part", func(ctx context.Context) error {
+		if err := part(ctx); !errors.Is(err, net.ErrClosed) {
+			return err
 		}
+		return nil
 	})
 }
 

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -90,4 +91,27 @@ func TestOutbox_PublishesInOrder(t *testing.T) {
 		n, err := s.OutboxLength(t.Context())
 		return err == nil && n == 0
 	})
+}
+
+func TestOutbox_DropsSuperseded(t *testing.T) {
+	s, change := changing(t)
+	var log bytes.Buffer
+	o := New(s, store.OutboxLimits{PerAgent: 20, Events: DefaultEvents, Bytes: DefaultBytes}, zerolog.New(&log))
+	change(30)
+	require.NoError(t, o.Shorten(t.Context()))
+	left, err := s.Outbox(t.Context(), 100)
+	require.NoError(t, err)
+	assert.LessOrEqual(t, len(left), 20)
+	assert.EqualValues(t, 30, left[len(left)-1].Event.Sequence, "a Runner sees by its sequence that some were dropped")
+	assert.Contains(t, log.String(), "later ones supersede")
+	stats, err := o.Stats(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 30-len(left), stats.Dropped)
+	assert.Equal(t, len(left), stats.Length)
+
+	o.limits = store.OutboxLimits{PerAgent: 1, Events: 0, Bytes: 1}
+	for range 3 {
+		require.NoError(t, o.Shorten(t.Context()))
+	}
+	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("last word about each")), "it is logged once that no more can be dropped")
 }

@@ -65,31 +65,29 @@ DROP TABLE later;
 // TestMigration_KeepsData also checks that a program which does not know a migration refuses the
 // database.
 func TestMigration_KeepsData(t *testing.T) {
-	postgres.OnEach(t, testALaterMigrationKeepsWhatIsThere)
-}
+	postgres.OnEach(t, func(t *testing.T, on postgres.Engine) {
+		t.Parallel()
+		at, ctx := newSite(t, on), t.Context()
+		s, err := at.open()
+		s = closing(t, s, err)
+		b := at.bare(later)
+		fill(t, b)
+		before := counts(t, b, on)
+		_, err = b.Up(ctx)
+		require.NoError(t, err)
+		after := counts(t, b, on)
+		assert.Equal(t, "2", after["later"])
+		delete(after, "later")
+		assert.Equal(t, before, after)
+		readAll(t, s)
 
-func testALaterMigrationKeepsWhatIsThere(t *testing.T, on postgres.Engine) {
-	t.Parallel()
-	at, ctx := newSite(t, on), t.Context()
-	s, err := at.open()
-	s = closing(t, s, err)
-	b := at.bare(later)
-	fill(t, b)
-	before := counts(t, b, on)
-	_, err = b.Up(ctx)
-	require.NoError(t, err)
-	after := counts(t, b, on)
-	assert.Equal(t, "2", after["later"])
-	delete(after, "later")
-	assert.Equal(t, before, after)
-	readAll(t, s)
-
-	_, err = at.open()
-	require.ErrorContains(t, err, "the database has version 99 of the tables, and this program knows 1 at most")
-	_, err = b.Down(ctx)
-	require.NoError(t, err)
-	again, err := at.open()
-	readAll(t, closing(t, again, err))
+		_, err = at.open()
+		require.ErrorContains(t, err, "the database has version 99 of the tables, and this program knows 1 at most")
+		_, err = b.Down(ctx)
+		require.NoError(t, err)
+		again, err := at.open()
+		readAll(t, closing(t, again, err))
+	})
 }
 
 // readAll reads what testdata/rows.sql wrote.
@@ -115,19 +113,19 @@ func readAll(t *testing.T, s *store.Store) {
 	assert.Equal(t, 503, waiting[0].Status)
 }
 
-func TestMigration_Down(t *testing.T) { postgres.OnEach(t, testMigrationsGoDown) }
-
-func testMigrationsGoDown(t *testing.T, on postgres.Engine) {
-	t.Parallel()
-	b, ctx := newSite(t, on).bare(), t.Context()
-	_, err := b.Up(ctx)
-	require.NoError(t, err)
-	fill(t, b)
-	_, err = b.DownTo(ctx, 0)
-	require.NoError(t, err)
-	assert.Empty(t, counts(t, b, on))
-	_, err = b.Up(ctx)
-	require.NoError(t, err)
+func TestMigration_Down(t *testing.T) {
+	postgres.OnEach(t, func(t *testing.T, on postgres.Engine) {
+		t.Parallel()
+		b, ctx := newSite(t, on).bare(), t.Context()
+		_, err := b.Up(ctx)
+		require.NoError(t, err)
+		fill(t, b)
+		_, err = b.DownTo(ctx, 0)
+		require.NoError(t, err)
+		assert.Empty(t, counts(t, b, on))
+		_, err = b.Up(ctx)
+		require.NoError(t, err)
+	})
 }
 
 // TestMigration_SameSchemas compares columns, keys and indexes of SQLite's and

@@ -60,37 +60,35 @@ func TestOutbox_LimitPerAgent(t *testing.T) {
 }
 
 func TestOutbox_KeepsLastEvents(t *testing.T) {
-	postgres.OnEach(t, testTheOutboxIsBoundedButForTheLastWords)
-}
-
-func testTheOutboxIsBoundedButForTheLastWords(t *testing.T, on postgres.Engine) {
-	t.Parallel()
-	for what, limits := range map[string]store.OutboxLimits{
-		"events": {PerAgent: 1000, Events: 10, Bytes: 1 << 30},
-		"bytes":  {PerAgent: 1000, Events: 1000, Bytes: 2000},
-	} {
-		t.Run(what, func(t *testing.T) {
-			s := fresh(t, on)
-			long(t, s, "a", 10)
-			long(t, s, "b", 10)
-			long(t, s, "c", 10)
-			_, over, err := s.Shorten(t.Context(), limits)
-			require.NoError(t, err)
-			assert.True(t, over)
-			last := []string{"agent.registered 1", "agent.offline 29", "app.healthy 31", "agent.cloned 32"}
-			left := waiting(t, s)
-			assert.Equal(t, last, left["a"])
-			assert.Subset(t, left["c"], last)
-			state, err := s.OutboxState(t.Context())
-			require.NoError(t, err)
-			assert.Less(t, state.Length, 4*3+10)
-			assert.Equal(t, noon, state.Oldest)
-			dropped, over, err := s.Shorten(t.Context(), limits)
-			require.NoError(t, err)
-			assert.True(t, over, "said, for nobody else says it")
-			assert.Zero(t, dropped)
-		})
-	}
+	postgres.OnEach(t, func(t *testing.T, on postgres.Engine) {
+		t.Parallel()
+		for what, limits := range map[string]store.OutboxLimits{
+			"events": {PerAgent: 1000, Events: 10, Bytes: 1 << 30},
+			"bytes":  {PerAgent: 1000, Events: 1000, Bytes: 2000},
+		} {
+			t.Run(what, func(t *testing.T) {
+				s := fresh(t, on)
+				long(t, s, "a", 10)
+				long(t, s, "b", 10)
+				long(t, s, "c", 10)
+				_, over, err := s.Shorten(t.Context(), limits)
+				require.NoError(t, err)
+				assert.True(t, over)
+				last := []string{"agent.registered 1", "agent.offline 29", "app.healthy 31", "agent.cloned 32"}
+				left := waiting(t, s)
+				assert.Equal(t, last, left["a"])
+				assert.Subset(t, left["c"], last)
+				state, err := s.OutboxState(t.Context())
+				require.NoError(t, err)
+				assert.Less(t, state.Length, 4*3+10)
+				assert.Equal(t, noon, state.Oldest)
+				dropped, over, err := s.Shorten(t.Context(), limits)
+				require.NoError(t, err)
+				assert.True(t, over, "said, for nobody else says it")
+				assert.Zero(t, dropped)
+			})
+		}
+	})
 }
 
 func TestOutbox_Size(t *testing.T) {

@@ -140,21 +140,18 @@ func TestAuthority_ReplaceNextVersion(t *testing.T) {
 
 func TestLead_OneAtATime(t *testing.T) {
 	t.Parallel()
-	d, ctx := hosted(t), t.Context()
+	d := hosted(t)
 	var leading atomic.Int32
 	lead := func(s *store.Store) (led chan struct{}, stop func()) {
-		ctx, cancel := context.WithCancel(ctx)
 		led = make(chan struct{}, 10)
-		done := make(chan error, 1)
-		go func() {
-			done <- s.Lead(ctx, func(ctx context.Context) {
+		return led, await.Background(t, "Lead", func(ctx context.Context) error {
+			return s.Lead(ctx, func(ctx context.Context) {
 				assert.EqualValues(t, 1, leading.Add(1), "one leads")
 				led <- struct{}{}
 				<-ctx.Done()
 				leading.Add(-1)
 			})
-		}()
-		return led, func() { cancel(); require.NoError(t, await.Receive(t, done, "the end of Lead")) }
+		})
 	}
 	first, stopFirst := lead(openHosted(t, d))
 	await.Receive(t, first, "the first leader")

@@ -138,33 +138,6 @@ func TestUpdate_Atomic(t *testing.T) {
 	})
 }
 
-func TestOutbox_OrderSurvivesReopen(t *testing.T) {
-	onEachPlace(t, func(t *testing.T, open func() *store.Store) {
-		s := open()
-		a := agent("a1", "shop")
-		require.NoError(t, s.InsertAgent(t.Context(), a))
-		var events []announce.Event
-		for range 5 {
-			events = append(events, enqueue(t, s, a, announce.AgentUpdated))
-		}
-		await.Receive(t, s.Queued(), "word of the queued events")
-		require.NoError(t, s.Close())
-
-		s = open()
-		queued, err := s.Outbox(t.Context(), 3)
-		require.NoError(t, err)
-		require.Len(t, queued, 3)
-		for i, q := range queued {
-			assert.Equal(t, events[i].ID, q.Event.ID)
-			assert.Equal(t, uint64(i+1), q.Event.Sequence)
-		}
-		require.NoError(t, s.Announced(t.Context(), queued[2].ID))
-		n, err := s.OutboxLength(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, 2, n)
-	})
-}
-
 func TestTimeline_Idempotent(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()

@@ -218,19 +218,6 @@ func TestWebhook_ObeysRetryAfter(t *testing.T) {
 	assert.Zero(t, early.Load(), "calls in the time of quiet")
 }
 
-func TestWebhook_RotatedSecrets(t *testing.T) {
-	w, old, fresh := newWorld(t), newReceiver(t), newReceiver(t)
-	rotated := func(h *store.Webhook) {
-		h.Secret, h.Previous, h.PreviousUntil = fresh.secret, old.secret, time.Now().Add(time.Hour)
-	}
-	w.hook("old", old, rotated)
-	w.hook("fresh", fresh, rotated)
-	d := w.dispatcher()
-	w.run(d)
-	w.say(d, "a1", 1, 1)
-	await.Until(t, "both verify", func() bool { return len(old.taken()) == 1 && len(fresh.taken()) == 1 })
-}
-
 func TestWebhook_Filters(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	w.hook("failed", r, func(h *store.Webhook) { h.Types = []string{"app.failed"} })
