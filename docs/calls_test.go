@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/test/clidoc"
+	"github.com/pipeops/pipeops-vm-agent/scripts/reference/clidoc"
 )
 
 //go:generate go run ../scripts/reference -root ..

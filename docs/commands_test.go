@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/pipeops/pipeops-vm-agent/test/clidoc"
+	"github.com/pipeops/pipeops-vm-agent/scripts/reference/clidoc"
 )
 
 var (

@@ -14,6 +14,21 @@ import (
 // masked stands for a secret that is set.
 const masked = "********"
 
+// Setting describes a setting in the reference. Flag and Default may be empty.
+type Setting struct {
+	Key, Env, Flag, Default, Usage string
+	Secret                         bool
+}
+
+// Documented returns all settings in the order of the reference.
+func Documented() []Setting {
+	all := make([]Setting, len(settings))
+	for i, s := range settings {
+		all[i] = Setting{Key: s.key, Env: s.env, Flag: s.flag, Default: s.def, Usage: s.usage, Secret: s.secret}
+	}
+	return all
+}
+
 // Print shows the effective configuration and where each value comes from.
 // Secrets are masked.
 func (c Config) Print(w io.Writer) error {

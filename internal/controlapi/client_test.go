@@ -23,6 +23,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 )
 
 func TestClient_AllCalls(t *testing.T) {
@@ -61,7 +62,8 @@ func TestClient_AllCalls(t *testing.T) {
 			return nil
 		},
 	}
-	c := clientOf(t, ca, handlerOf(b, zerolog.Nop()))
+	var log logbook.Book
+	c := clientOf(t, ca, handlerOf(b, zerolog.New(&log)))
 
 	id, err := c.Register(t.Context(), token, soundRegister())
 	require.NoError(t, err)
@@ -80,6 +82,7 @@ func TestClient_AllCalls(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, controlapi.HeartbeatAnswer{IntervalSeconds: 5, RevokedRunners: []string{"01"}}, answer)
 	require.NoError(t, c.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{{ID: "e", Type: "app.healthy", App: &controlapi.AppEvent{Namespace: "n", Name: "a"}}}}))
+	await.Until(t, "the call is logged", func() bool { return log.Count("/v1/agent/events", `"agent":"leaf"`) == 1 })
 }
 
 func TestRegister_ChecksFingerprint(t *testing.T) {

@@ -327,19 +327,3 @@ func peerCertificate(name string) *x509.Certificate {
 	c.Subject.CommonName = name
 	return c
 }
-
-func TestEvents_AgentFromCertificate(t *testing.T) {
-	var who string
-	b := &backend{events: func(agentID string, events []controlapi.Event) error {
-		who = agentID
-		assert.Len(t, events, 1)
-		return nil
-	}}
-	var log bytes.Buffer
-	body := `{"events":[{"id":"e","type":"app.healthy","time":"2026-11-21T12:00:00Z","app":{"namespace":"n","name":"a","generation":1,"replicas":1,"ready":1}}]}`
-	resp := send(t, handlerOf(b, zerolog.New(&log)), "/v1/agent/events", body, asAgent)
-	_ = resp.Body.Close()
-	assert.Equal(t, http.StatusNoContent, resp.StatusCode)
-	assert.Equal(t, "a1", who)
-	assert.Contains(t, log.String(), `"agent":"a1"`)
-}

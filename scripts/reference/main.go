@@ -1,5 +1,6 @@
-// Command reference writes the parts of documents that follow from code: the tables of calls, rights
-// and commands in docs, and the README of each chart.
+// Command reference writes the documents, and parts of documents, that follow from code: the tables
+// of calls, rights and commands in docs, the schema and the page of events, the OpenAPI documents of
+// the Runner API and for Runners, the agent's configuration, and the README of each chart.
 package main
 
 import (
@@ -8,6 +9,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	runners "github.com/pipeops/pipeops-vm-agent/runnerapi/announce/server"
+	runnerapi "github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
 
 func main() {
@@ -58,7 +62,25 @@ func render(root string) (map[string][]byte, error) {
 		}
 		files[name] = text
 	}
-	return files, nil
+	files["docs/reference/configuration.md"] = configuration()
+	doc, order, err := asyncAPI(filepath.Join(root, "runnerapi", "announce"))
+	if err != nil {
+		return nil, err
+	}
+	files["docs/reference/events.md"] = eventsReference(doc, order)
+	document, err := encodedAsyncAPI(doc)
+	if err == nil {
+		err = checkCompatible(root, document)
+	}
+	if err != nil {
+		return nil, err
+	}
+	files["docs/asyncapi.json"] = document
+	if files["docs/openapi.json"], err = runnerapi.OpenAPI("v1"); err != nil {
+		return nil, err
+	}
+	files["docs/openapi-runners.json"], err = runners.OpenAPI("v1")
+	return files, err
 }
 
 // put puts a table between its marks.

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,4 +20,12 @@ func TestReference_UpToDate(t *testing.T) {
 	}
 	_, err = put([]byte("text"), "calls", "")
 	require.Error(t, err)
+}
+
+func TestAsyncAPI_Compatible(t *testing.T) {
+	files, err := render("../..")
+	require.NoError(t, err)
+	require.NoError(t, checkCompatible("../..", files["docs/asyncapi.json"]))
+	changed := strings.ReplaceAll(string(files["docs/asyncapi.json"]), `"fingerprint"`, `"id"`)
+	require.ErrorContains(t, checkCompatible("../..", []byte(changed)), "fingerprint is gone")
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pipeops/pipeops-vm-agent/test/clidoc"
+	"github.com/pipeops/pipeops-vm-agent/scripts/reference/clidoc"
 )
 
 // Shell returns a document's blocks of shell, those that begin with ```sh: tests run them as they

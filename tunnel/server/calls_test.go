@@ -138,15 +138,6 @@ func TestCalls_OverTunnel(t *testing.T) {
 	await.Until(t, "no call is under way", func() bool { return p.Stats().Calls == 0 })
 }
 
-func TestCalls_OverWebsocket(t *testing.T) {
-	_, calls := callees(t)
-	p := newPlane(t, calls)
-	a := p.agent("a1", p.over(p.api(), "a1"), func(c *tunnel.Config) { c.ServerAddress = "127.0.0.1:1" })
-	if header := mustAsk(t, caller(a), "hello"); header.Get("Agent") != "a1" || !strings.HasPrefix(header.Get("Remote"), "127.0.0.1:") {
-		t.Errorf("it came as %q from %q", header.Get("Agent"), header.Get("Remote"))
-	}
-}
-
 // The server closes their streams, and nothing else.
 func TestCalls_ServerWithout(t *testing.T) {
 	p := newPlane(t)
@@ -265,13 +256,11 @@ func TestCalls_ProveRenewedCertificate(t *testing.T) {
 			before := identified.Load()
 			for range 3 {
 				header := mustAsk(t, caller(a), "hello")
-				if header.Get("Serial") == old || header.Get("Agent") != "a1" {
-					t.Errorf("it came as %q with the old certificate", header.Get("Agent"))
-				}
+				assert.NotEqual(t, old, header.Get("Serial"))
+				assert.Equal(t, "a1", header.Get("Agent"))
+				assert.True(t, strings.HasPrefix(header.Get("Remote"), "127.0.0.1:"), header.Get("Remote"))
 			}
-			if n := identified.Load() - before; n != 1 {
-				t.Errorf("proven %d times", n)
-			}
+			assert.EqualValues(t, 1, identified.Load()-before, "proven once")
 			mustAsk(t, p.client("a1", http1), "the tunnel goes on")
 			s := a.Status()
 			assert.True(t, s.Transport == way && s.Reconnects == 0, "status %+v", s)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/assert"
 )
 
 func TestMain(m *testing.M) {
@@ -21,4 +22,14 @@ func TestScripts(t *testing.T) {
 		env.Setenv("GORACE", "atexit_sleep_ms=0")
 		return nil
 	}})
+}
+
+// TestMain_ConfigFileImpliesRun: ./bin/agent --config config.yaml.
+func TestMain_ConfigFileImpliesRun(t *testing.T) {
+	for _, args := range [][]string{{"--config", "config.yaml"}, {"--config=config.yaml", "--log-level", "debug"}} {
+		assert.Equal(t, append([]string{"run"}, args...), implied(args))
+	}
+	for _, args := range [][]string{nil, {"--help"}, {"doctor", "--config", "config.yaml"}, {"--configure"}} {
+		assert.Equal(t, args, implied(args))
+	}
 }

@@ -6,7 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/pipeops/pipeops-vm-agent/test/clidoc"
+	"github.com/pipeops/pipeops-vm-agent/scripts/reference/clidoc"
+	check "github.com/pipeops/pipeops-vm-agent/test/clidoc"
 )
 
 //go:generate go test . -run TestReference_UpToDate -update
@@ -15,10 +16,10 @@ var rewrite = flag.Bool("update", false, "write docs/reference/agent-cli.md and 
 
 func TestReference_UpToDate(t *testing.T) {
 	reference := clidoc.Reference{File: "../../../docs/reference/agent-cli.md", Made: "go generate ./cmd/agent/command"}
-	reference.Check(t, newRoot(), *rewrite)
+	check.Check(t, reference, newRoot(), *rewrite)
 }
 
 // TestVerbs: a command of a noun has a verb of the table.
 func TestVerbs(t *testing.T) {
-	assert.Greater(t, clidoc.CheckVerbs(t, "../../../docs/reference/commands.md", newRoot()), 10)
+	assert.Greater(t, check.CheckVerbs(t, "../../../docs/reference/commands.md", newRoot()), 10)
 }

@@ -6,7 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/pipeops/pipeops-vm-agent/test/clidoc"
+	"github.com/pipeops/pipeops-vm-agent/scripts/reference/clidoc"
+	check "github.com/pipeops/pipeops-vm-agent/test/clidoc"
 )
 
 //go:generate go test . -run TestReference_IsCommitted -update
@@ -15,9 +16,9 @@ var update = flag.Bool("update", false, "write docs/reference/controlplane-cli.m
 
 func TestReference_IsCommitted(t *testing.T) {
 	reference := clidoc.Reference{File: "../../../docs/reference/controlplane-cli.md", Made: "go generate ./cmd/controlplane/command"}
-	reference.Check(t, newRoot(&app{}), *update)
+	check.Check(t, reference, newRoot(&app{}), *update)
 }
 
 func TestCommands_Verbs(t *testing.T) {
-	assert.Greater(t, clidoc.CheckVerbs(t, "../../../docs/reference/commands.md", newRoot(&app{})), 30)
+	assert.Greater(t, check.CheckVerbs(t, "../../../docs/reference/commands.md", newRoot(&app{})), 30)
 }

@@ -2,26 +2,31 @@ package command
 
 import (
 	"flag"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
-	"github.com/pipeops/pipeops-vm-agent/test/clidoc"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/sources"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/scripts/reference/clidoc"
+	check "github.com/pipeops/pipeops-vm-agent/test/clidoc"
 )
 
 var update = flag.Bool("update", false, "write docs/reference/runner-cli.md and the pages of its groups anew")
 
 func TestReference_UpToDate(t *testing.T) {
 	reference := clidoc.Reference{File: "../../../docs/reference/runner-cli.md", Made: "go generate ./cmd/runner", Run: true}
-	reference.Check(t, newRoot(&base.CLI{}), *update)
+	check.Check(t, reference, newRoot(&base.CLI{}), *update)
 }
 
 // TestVerbs: a command of a noun has a verb of the table.
 func TestVerbs(t *testing.T) {
-	assert.Greater(t, clidoc.CheckVerbs(t, "../../../docs/reference/commands.md", newRoot(&base.CLI{})), 30)
+	assert.Greater(t, check.CheckVerbs(t, "../../../docs/reference/commands.md", newRoot(&base.CLI{})), 30)
 }
 
 func TestHelp_HasExample(t *testing.T) {
@@ -31,4 +36,35 @@ func TestHelp_HasExample(t *testing.T) {
 		}
 		assert.False(t, strings.HasSuffix(cmd.Short, "."), cmd.CommandPath())
 	})
+}
+
+// TestWrites_HaveDryRunAndKey: --dry-run and --idempotency-key.
+func TestWrites_HaveDryRunAndKey(t *testing.T) {
+	root := newRoot(&base.CLI{})
+	seen := 0
+	for _, call := range runnerapi.Calls() {
+		if call.Method == http.MethodGet || call.Command == "" {
+			continue
+		}
+		cmd, _, err := root.Find(strings.Fields(call.Command))
+		require.NoError(t, err, call.Command)
+		for _, flag := range []string{"dry-run", "idempotency-key"} {
+			assert.NotNil(t, cmd.Flags().Lookup(flag), "%s --%s", call.Command, flag)
+		}
+		seen++
+	}
+	assert.Greater(t, seen, 20)
+}
+
+// TestSource_FlagsOfFields: errors about a field name a flag that exists.
+func TestSource_FlagsOfFields(t *testing.T) {
+	cmd, _, err := sources.NewSource(&base.CLI{}).Find([]string{"set"})
+	require.NoError(t, err)
+	for field, flags := range sources.FlagOf {
+		for flag := range strings.SplitSeq(flags, ", ") {
+			if name, isFlag := strings.CutPrefix(flag, "--"); isFlag {
+				assert.NotNil(t, cmd.Flags().Lookup(name), "%s is %s", field, flag)
+			}
+		}
+	}
 }

@@ -1,11 +1,8 @@
 package server_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"flag"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"testing"
@@ -16,25 +13,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/server"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 )
-
-//go:generate go test . -run TestOpenAPI_Committed -update
-
-var update = flag.Bool("update", false, "write docs/openapi-runners.json anew")
-
-const openAPIFile = "../../../docs/openapi-runners.json"
-
-func TestOpenAPI_Committed(t *testing.T) {
-	now, err := server.OpenAPI("v1")
-	require.NoError(t, err)
-	if *update {
-		require.NoError(t, os.WriteFile(openAPIFile, now, 0o644))
-	}
-	committed, err := os.ReadFile(openAPIFile)
-	require.NoError(t, err)
-	if !bytes.Equal(now, committed) {
-		t.Errorf("%s is not what the code says; run: go generate ./runnerapi/announce/server", openAPIFile)
-	}
-}
 
 // The document is made here, and the call belongs to package login.
 func TestOpenAPI_CertificateCall(t *testing.T) {

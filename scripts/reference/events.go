@@ -1,27 +1,18 @@
-package announce_test
+package main
 
 import (
 	"fmt"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
-	"testing"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-//go:generate go test . -run TestEventsPage_Committed -update
-
-const eventsPage = "../../docs/reference/events.md"
-
 const eventsHead = `# Events
 
-<!-- made by go generate ./runnerapi/announce from the Go types; do not edit -->
+<!-- made by go generate ./docs from the Go types; do not edit -->
 
 The control plane announces these events to Runners over RabbitMQ, and sends them to webhooks and
 timelines. [announcements.md](../deployer/announcements.md) describes delivery, order and what a
@@ -30,38 +21,8 @@ reader must do. [asyncapi.json](../asyncapi.json) is the schema, with an example
 An optional field is absent where it has no value. Skip fields and types that you do not know.
 `
 
-func TestEventsPage_Committed(t *testing.T) {
-	now := eventsReference(t)
-	if *update {
-		require.NoError(t, os.WriteFile(eventsPage, []byte(now), 0o644))
-	}
-	committed, err := os.ReadFile(eventsPage)
-	require.NoError(t, err)
-	assert.Equal(t, now, string(committed), "run: go generate ./runnerapi/announce")
-}
-
-func TestEventsPage_DescribesFields(t *testing.T) {
-	doc, _ := asyncAPI(t)
-	for name, schema := range schemasOf(doc) {
-		assert.NotEmpty(t, schema["description"], name)
-		for field, property := range schema["properties"].(object) {
-			assert.NotEmpty(t, property.(object)["description"], "%s.%s has no comment", name, field)
-		}
-	}
-}
-
-func schemasOf(doc object) map[string]object {
-	schemas := map[string]object{}
-	for name, schema := range doc["components"].(object)["schemas"].(object) {
-		schemas[name] = schema.(object)
-	}
-	return schemas
-}
-
 // eventsReference is the page: types, the envelope, and the structures from the data down.
-func eventsReference(t *testing.T) string {
-	t.Helper()
-	doc, order := asyncAPI(t)
+func eventsReference(doc object, order map[string][]string) []byte {
 	var b strings.Builder
 	b.WriteString(eventsHead)
 	b.WriteString("\n## Types\n\n| type | data | when |\n|---|---|---|\n")
@@ -70,15 +31,15 @@ func eventsReference(t *testing.T) string {
 	}
 	b.WriteString("\n## Envelope\n\nCloudEvents 1.0 in structured JSON, content type `" + announce.ContentType + "`.\n\n")
 	tableOfFields(&b, envelope("TYPE", object{"$ref": "#/components/schemas/data", "description": "The data of the type."}), nil)
-	schemas := schemasOf(doc)
+	schemas := doc["components"].(object)["schemas"].(object)
 	data := []string{"Agent", "AppEvent", "RouteEvent", "AlertEvent"}
 	others := slices.DeleteFunc(slices.Sorted(maps.Keys(schemas)), func(name string) bool { return slices.Contains(data, name) })
 	for _, name := range append(data, others...) {
-		_, said, _ := strings.Cut(schemas[name]["description"].(string), " is ")
+		_, said, _ := strings.Cut(schemas[name].(object)["description"].(string), " is ")
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", name, wrapped(strings.ToUpper(said[:1])+said[1:]))
-		tableOfFields(&b, schemas[name], order[name])
+		tableOfFields(&b, schemas[name].(object), order[name])
 	}
-	return b.String()
+	return []byte(b.String())
 }
 
 func linked(schema string) string { return fmt.Sprintf("[%s](#%s)", schema, strings.ToLower(schema)) }
@@ -90,7 +51,7 @@ func tableOfFields(b *strings.Builder, schema object, names []string) {
 		required = of
 	}
 	if names == nil {
-		names = sortedKeys(properties)
+		names = slices.Sorted(maps.Keys(properties))
 	}
 	b.WriteString("| field | type | |\n|---|---|---|\n")
 	for _, name := range names {

@@ -1,30 +1,11 @@
-package announce_test
+package main
 
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"os"
-	"slices"
-	"strings"
-	"testing"
-	"time"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
-	"github.com/pipeops/pipeops-vm-agent/test/constants"
-)
-
-//go:generate go test . -run TestAsyncAPI_Committed -update
-
-var update = flag.Bool("update", false, "write docs/asyncapi.json anew")
-
-const (
-	asyncAPIFile   = "../../docs/asyncapi.json"
-	asyncAPIFrozen = "../../docs/asyncapi/v1.json"
 )
 
 // kinds are the types of events there are, and what each says.
@@ -49,50 +30,27 @@ var kinds = []struct {
 	{announce.AlertResolved, "The alert is resolved."},
 }
 
-func sampleEvent(t testing.TB, kind announce.Type) announce.Event {
-	t.Helper()
-	at := time.Date(2026, 11, 21, 12, 0, 5, 0, time.UTC)
-	var e announce.Event
-	var err error
-	switch {
-	case kind.IsAgent():
-		e, err = announce.NewAgentEvent(kind, "/controlplane", sampleAgent(), 42, at)
-	case kind.IsRoute():
-		e, err = announce.NewRouteEvent(kind, "/controlplane", "k3v9q2m7", sampleRoute(kind), 42, at)
-	case kind.IsAlert():
-		e, err = announce.NewAlertEvent(kind, "/controlplane", "k3v9q2m7", sampleAlert(), 42, at)
-	default:
-		e, err = announce.NewAppEvent(kind, "/controlplane", "k3v9q2m7", sampleApp(), 42, at)
+// asyncAPI returns the AsyncAPI document of the announcements, with the order of fields in its
+// schemas.
+func asyncAPI(folder string) (doc object, order map[string][]string, err error) {
+	s, err := newSchemas(folder)
+	if err != nil {
+		return nil, nil, err
 	}
-	require.NoError(t, err)
-	e.ID = "0193a0c5-2f10-7e55-9b6e-3c1d5a7f0e11"
-	return e
-}
-
-func decodedSample(t testing.TB, kind announce.Type) object {
-	t.Helper()
-	e := sampleEvent(t, kind)
-	body, err := e.Encode()
-	require.NoError(t, err)
-	var sample object
-	require.NoError(t, json.Unmarshal(body, &sample))
-	return sample
-}
-
-// asyncAPI is the document of this wire, with the order of fields in its schemas.
-func asyncAPI(t *testing.T) (doc object, order map[string][]string) {
-	t.Helper()
-	s := newSchemas(t)
 	channel, messages := object{}, object{}
 	for _, k := range kinds {
 		name := string(k.kind)
 		data := s.ref(dataOf(k.kind))
+		sample, err := encodedSample(k.kind)
+		if err != nil {
+			return nil, nil, err
+		}
 		channel[name] = object{"$ref": "#/components/messages/" + name}
 		messages[name] = object{
 			"name": name, "title": name, "summary": k.summary, "contentType": announce.ContentType,
 			"payload":  envelope(k.kind, data),
 			"bindings": object{"amqp": object{"messageType": name, "bindingVersion": "0.3.0"}},
-			"examples": []object{{"name": name, "payload": decodedSample(t, k.kind)}},
+			"examples": []object{{"name": name, "payload": sample}},
 		}
 	}
 	inQueue := object{}
@@ -142,7 +100,7 @@ func asyncAPI(t *testing.T) (doc object, order map[string][]string) {
 			"schemas": s.made, "messages": messages,
 			"securitySchemes": object{"account": object{"type": "userPassword", "description": "A Runner's own account: docs/operator/runners.md."}},
 		},
-	}, s.order
+	}, s.order, s.undescribed()
 }
 
 // envelope is CloudEvents 1.0 in structured JSON, as this wire uses it.
@@ -169,90 +127,11 @@ func envelope(kind announce.Type, data object) object {
 	}
 }
 
-func encodedAsyncAPI(t *testing.T) []byte {
-	t.Helper()
+func encodedAsyncAPI(doc object) ([]byte, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
-	doc, _ := asyncAPI(t)
-	require.NoError(t, e.Encode(doc))
-	return out.Bytes()
-}
-
-func TestAsyncAPI_Committed(t *testing.T) {
-	now := encodedAsyncAPI(t)
-	if *update {
-		require.NoError(t, os.WriteFile(asyncAPIFile, now, 0o644))
-	}
-	committed, err := os.ReadFile(asyncAPIFile)
-	require.NoError(t, err)
-	if !bytes.Equal(now, committed) {
-		t.Errorf("%s is not what the code says; run: go generate ./runnerapi/announce", asyncAPIFile)
-	}
-}
-
-// Resolves all references, and checks what AsyncAPI 3.0 requires.
-func TestAsyncAPI_Consistent(t *testing.T) {
-	doc := readDocument(t, asyncAPIFile)
-	references := 0
-	walk(doc, func(o object) {
-		if ref, ok := o["$ref"].(string); ok {
-			references++
-			assert.NotNil(t, lookUp(doc, ref), "%s is nowhere", ref)
-		}
-	})
-	assert.Greater(t, references, 30)
-	assert.Equal(t, "3.0.0", doc["asyncapi"])
-	for _, o := range doc["operations"].(object) {
-		operation := o.(object)
-		assert.Contains(t, []any{"send", "receive"}, operation["action"])
-		assert.NotNil(t, operation["channel"])
-	}
-	described := make([]string, len(kinds))
-	for i, k := range kinds {
-		described[i] = string(k.kind)
-	}
-	assert.ElementsMatch(t, constants.OfType(t, ".", "Type"), described, "kinds has each type of events")
-}
-
-func readDocument(t *testing.T, file string) object {
-	t.Helper()
-	raw, err := os.ReadFile(file)
-	require.NoError(t, err)
-	var doc object
-	require.NoError(t, json.Unmarshal(raw, &doc))
-	return doc
-}
-
-func walk(v any, visit func(object)) {
-	switch v := v.(type) {
-	case object:
-		visit(v)
-		for _, name := range sortedKeys(v) {
-			walk(v[name], visit)
-		}
-	case []any:
-		for _, item := range v {
-			walk(item, visit)
-		}
-	}
-}
-
-func sortedKeys(o object) []string {
-	keys := make([]string, 0, len(o))
-	for k := range o {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// lookUp follows a reference within the document.
-func lookUp(doc object, ref string) object {
-	at := doc
-	for part := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
-		at, _ = at[part].(object)
-	}
-	return at
+	err := e.Encode(doc)
+	return out.Bytes(), err
 }
