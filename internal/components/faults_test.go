@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -370,29 +369,3 @@ func TestSetup_ContinuesAfterKill(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// TestSetup_RefusesConcurrentRun lets one of two runs fail, with a fix; after a further run
-// everything is installed.
-func TestSetup_RefusesConcurrentRun(t *testing.T) {
-	env := kubetest.ControlPlane(t)
-	i := installer(t, env)
-	var s components.Settings
-	s.Choose([]string{"vpa"}, components.Always)
-	t.Cleanup(func() { removeAll(t, i) })
-	plan := planned(t, i, s)
-	errs := make([]error, 2)
-	var both sync.WaitGroup
-	for n := range errs {
-		both.Go(func() { errs[n] = i.Apply(t.Context(), plan) })
-	}
-	both.Wait()
-	for _, err := range errs {
-		if err != nil {
-			known := &problem.Error{}
-			require.ErrorAs(t, err, &known)
-			assert.NotEmpty(t, known.Fix)
-		}
-	}
-	require.NoError(t, i.Apply(t.Context(), planned(t, i, s)))
-	assert.Equal(t, components.Keep, actions(planned(t, i, s))["vpa"])
-}

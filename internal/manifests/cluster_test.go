@@ -31,6 +31,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
@@ -82,6 +83,22 @@ func (a applier) apply(set manifests.Set, text string, o manifests.Options) (man
 	return a.Apply(a.t.Context(), set, docs.Objects, o)
 }
 
+// applied is apply, which has to succeed.
+func (a applier) applied(set manifests.Set, text string, o manifests.Options, about ...any) manifests.Result {
+	a.t.Helper()
+	r, err := a.apply(set, text, o)
+	require.NoError(a.t, err, about...)
+	return r
+}
+
+// held is what there is of a set.
+func (a applier) held(set manifests.Set, about ...any) runnerapi.ManifestSet {
+	a.t.Helper()
+	s, err := a.Get(a.t.Context(), set)
+	require.NoError(a.t, err, about...)
+	return s
+}
+
 // actions are what became of the objects: ACTION KIND/NAME.
 func actions(r manifests.Result) (said []string) {
 	for _, o := range r.Objects {
@@ -100,27 +117,22 @@ func TestSet_AppliedAndPruned(t *testing.T) {
 	a := start(t)
 	set := a.set()
 	service := "apiVersion: v1\nkind: Service\nmetadata: {name: first}\nspec: {ports: [{port: 80}]}\n---\n"
-	r, err := a.apply(set, service+cm("one", "a")+cm("two", "a"), manifests.Options{Prune: true, DryRun: true})
-	require.NoError(t, err)
+	r := a.applied(set, service+cm("one", "a")+cm("two", "a"), manifests.Options{Prune: true, DryRun: true})
 	assert.Equal(t, []string{"created ConfigMap/one", "created ConfigMap/two", "created Service/first"}, actions(r))
-	_, err = a.Get(t.Context(), set)
-	assert.Equal(t, problem.NotFound, problemOf(t, err).Code, "a dry run does nothing")
+	_, err := a.Get(t.Context(), set)
+	assert.Equal(t, problem.NotFound, problemtest.Of(t, err).Code, "a dry run does nothing")
 
-	r, err = a.apply(set, service+cm("one", "a")+cm("two", "a"), prune)
-	require.NoError(t, err)
+	r = a.applied(set, service+cm("one", "a")+cm("two", "a"), prune)
 	assert.Equal(t, []string{"created ConfigMap/one", "created ConfigMap/two", "created Service/first"}, actions(r))
 	assert.True(t, r.Ready)
-	r, err = a.apply(set, cm("one", "a")+cm("two", "b"), manifests.Options{Diff: true})
-	require.NoError(t, err)
+	r = a.applied(set, cm("one", "a")+cm("two", "b"), manifests.Options{Diff: true})
 	assert.Equal(t, []string{"unchanged ConfigMap/one", "configured ConfigMap/two", "kept Service/first"}, actions(r))
 	assert.Contains(t, r.Objects[1].Diff, "-  mode: a\n+  mode: b\n")
-	held, err := a.Get(t.Context(), set)
-	require.NoError(t, err)
+	held := a.held(set)
 	assert.Equal(t, 3, held.Count, "what was not pruned is the set's still")
 	assert.True(t, held.Complete && *held.Ready)
 
-	r, err = a.apply(set, cm("two", "b"), prune)
-	require.NoError(t, err)
+	r = a.applied(set, cm("two", "b"), prune)
 	assert.Equal(t, []string{"unchanged ConfigMap/two", "pruned Service/first", "pruned ConfigMap/one"}, actions(r))
 	sets, err := a.List(t.Context(), production)
 	require.NoError(t, err)
@@ -130,7 +142,7 @@ func TestSet_AppliedAndPruned(t *testing.T) {
 	assert.Equal(t, []string{"pruned ConfigMap/two"}, actions(r))
 	assert.Error(t, a.env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "two"}, &corev1.ConfigMap{}))
 	_, err = a.Get(t.Context(), set)
-	assert.Equal(t, problem.NotFound, problemOf(t, err).Code)
+	assert.Equal(t, problem.NotFound, problemtest.Of(t, err).Code)
 }
 
 func names(sets []runnerapi.ManifestSet) (said []string) {
@@ -138,13 +150,6 @@ func names(sets []runnerapi.ManifestSet) (said []string) {
 		said = append(said, fmt.Sprintf("%s %d", s.Name, s.Count))
 	}
 	return said
-}
-
-func problemOf(t *testing.T, err error) *problem.Error {
-	t.Helper()
-	p := &problem.Error{}
-	require.ErrorAs(t, err, &p)
-	return p
 }
 
 // TestSet_RefusedBeforeChange has several mistakes, each of which is named.
@@ -164,7 +169,7 @@ func TestSet_RefusedBeforeChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := a.apply(set, cm("good", "a")+c.text, prune)
-			p := problemOf(t, err)
+			p := problemtest.Of(t, err)
 			assert.Contains(t, p.Detail, c.at+": ")
 			assert.Contains(t, p.Detail, c.says)
 			if name == "no right" {
@@ -174,9 +179,9 @@ func TestSet_RefusedBeforeChange(t *testing.T) {
 		})
 	}
 	_, err := a.apply(set, "apiVersion: v1\nkind: A\nmetadata: {name: a}\n---\napiVersion: v1\nkind: B\nmetadata: {name: a}\n", prune)
-	require.Len(t, problemOf(t, err).Fields, 2)
+	require.Len(t, problemtest.Of(t, err).Fields, 2)
 	_, err = a.Get(t.Context(), set)
-	assert.Equal(t, problem.NotFound, problemOf(t, err).Code)
+	assert.Equal(t, problem.NotFound, problemtest.Of(t, err).Code)
 }
 
 // TestSet_AllRefusalsAtOnce has refusals by the decoder, the kinds, the policy, the agent's rights
@@ -185,8 +190,7 @@ func TestSet_AllRefusalsAtOnce(t *testing.T) {
 	a := start(t)
 	set := a.set()
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: left}\n---\n"
-	_, err := a.apply(set, secret+cm("stays", "a"), prune)
-	require.NoError(t, err)
+	a.applied(set, secret+cm("stays", "a"), prune)
 	noSecrets := prune
 	noSecrets.Admit = func(_ string, o runnerapi.ObjectIntent) error {
 		if o.Kind == "Secret" {
@@ -205,14 +209,13 @@ func TestSet_AllRefusalsAtOnce(t *testing.T) {
 	refused := func(text string) (says []string) {
 		t.Helper()
 		_, err := a.apply(set, text, noSecrets)
-		p := problemOf(t, err)
+		p := problemtest.Of(t, err)
 		for _, f := range p.Fields {
 			assert.Contains(t, f.Message, f.Location+": ")
 			says = append(says, f.Message)
 		}
 		assert.Error(t, a.env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "good"}, &corev1.ConfigMap{}), "nothing was done")
-		held, err := a.Get(t.Context(), set)
-		require.NoError(t, err)
+		held := a.held(set)
 		assert.Equal(t, 2, held.Count)
 		return says
 	}
@@ -259,7 +262,7 @@ func TestSet_TakesNothingOver(t *testing.T) {
 			require.NoError(t, a.env.Client.Create(t.Context(), theirs, client.FieldOwner("theirs")))
 			defer func() { require.NoError(t, a.env.Client.Delete(context.Background(), theirs)) }()
 			_, err := a.apply(set, cm("mine", "a")+cm("theirs", "a"), prune)
-			p := problemOf(t, err)
+			p := problemtest.Of(t, err)
 			assert.Equal(t, problem.Conflict, p.Code)
 			assert.Contains(t, p.Detail, "document 2, line 6: ConfigMap/production/theirs: it exists and "+c.says)
 		})
@@ -288,8 +291,7 @@ spec:
 	assert.Equal(t, runnerapi.ObjectFailed, r.Objects[0].State, r.Objects[0].Message)
 	require.NotNil(t, r.Objects[0].Diagnosis)
 	assert.Equal(t, runnerapi.CauseImageNotFound, r.Objects[0].Diagnosis.Cause)
-	held, err := a.Get(t.Context(), set)
-	require.NoError(t, err)
+	held := a.held(set)
 	assert.Equal(t, runnerapi.CauseImageNotFound, held.Objects[0].Diagnosis.Cause)
 }
 
@@ -337,16 +339,13 @@ func TestSet_StopsRefusedPods(t *testing.T) {
 	node := string(name)
 	wait := manifests.Options{Prune: true, Wait: 3 * time.Minute}
 	good := workloadOf("Deployment", "was-good", image, "")
-	r, err := a.apply(set, good, wait)
-	require.NoError(t, err)
+	r := a.applied(set, good, wait)
 	require.True(t, r.Ready, "%+v", r.Objects)
 
 	bad := workloadOf("Deployment", "was-good", image, node) + workloadOf("Deployment", "never-good", image, node) + workloadOf("StatefulSet", "db", image, node)
-	_, err = a.apply(set, bad, prune)
-	require.NoError(t, err)
+	a.applied(set, bad, prune)
 	await.Until(t, "all of them are stopped", func() bool {
-		held, err := a.Get(t.Context(), set)
-		require.NoError(t, err)
+		held := a.held(set)
 		stopped := 0
 		for _, o := range held.Objects {
 			if o.Diagnosis != nil && o.Diagnosis.Cause == runnerapi.CauseAdmissionRefused && strings.Contains(o.Message, "the agent stopped the rollout") {
@@ -366,8 +365,7 @@ func TestSet_StopsRefusedPods(t *testing.T) {
 	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "db"}, db))
 	assert.EqualValues(t, 0, *db.Spec.Replicas)
 
-	r, err = a.apply(set, good+workloadOf("Deployment", "never-good", image, "")+workloadOf("StatefulSet", "db", image, ""), wait)
-	require.NoError(t, err)
+	r = a.applied(set, good+workloadOf("Deployment", "never-good", image, "")+workloadOf("StatefulSet", "db", image, ""), wait)
 	assert.True(t, r.Ready, "%+v", r.Objects)
 	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "never-good"}, d))
 	assert.EqualValues(t, 1, *d.Spec.Replicas)
@@ -375,8 +373,7 @@ func TestSet_StopsRefusedPods(t *testing.T) {
 	assert.Empty(t, d.Spec.Template.Spec.NodeSelector)
 
 	require.NoError(t, env.Client.Delete(t.Context(), db))
-	held, err := a.Get(t.Context(), set)
-	require.NoError(t, err)
+	held := a.held(set)
 	assert.False(t, *held.Ready)
 	for _, o := range held.Objects {
 		if o.Kind == "StatefulSet" {
@@ -389,72 +386,47 @@ func TestSet_StopsRefusedPods(t *testing.T) {
 func TestSet_KeepsForeignFields(t *testing.T) {
 	a := start(t)
 	set := a.set()
-	_, err := a.apply(set, cm("shared", "a"), prune)
-	require.NoError(t, err)
+	a.applied(set, cm("shared", "a"), prune)
 	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "shared"}}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"data":{"mode":"theirs"}}`))
 	require.NoError(t, a.env.Client.Patch(t.Context(), theirs, patch, client.FieldOwner("somebody")))
-	_, err = a.apply(set, cm("shared", "b"), prune)
-	p := problemOf(t, err)
+	_, err := a.apply(set, cm("shared", "b"), prune)
+	p := problemtest.Of(t, err)
 	assert.Contains(t, p.Detail, "others have set fields of it: somebody has data.mode")
 	assert.Contains(t, p.Fix, "--force-conflicts")
 	force := prune
 	force.Force, force.DryRun = true, true
-	r, err := a.apply(set, cm("shared", "b"), force)
-	require.NoError(t, err)
+	r := a.applied(set, cm("shared", "b"), force)
 	assert.Equal(t, []string{"configured ConfigMap/shared"}, actions(r))
 	_, err = a.apply(set, cm("shared", "b"), prune)
 	require.Error(t, err, "a dry run takes nothing over")
 	force.DryRun = false
-	_, err = a.apply(set, cm("shared", "b"), force)
-	require.NoError(t, err)
-	_, err = a.apply(set, cm("shared", "c"), prune)
-	require.NoError(t, err, "the field is the set's from now on")
+	a.applied(set, cm("shared", "b"), force)
+	a.applied(set, cm("shared", "c"), prune, "the field is the set's from now on")
 	require.NoError(t, a.env.Client.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
 	assert.Equal(t, "c", theirs.Data["mode"])
 
 	theirs.Annotations = map[string]string{objectmeta.SetOf: "production/other"}
 	require.NoError(t, a.env.Client.Update(t.Context(), theirs))
 	_, err = a.apply(set, cm("shared", "d"), force)
-	assert.Contains(t, problemOf(t, err).Detail, "belongs to set production/other", "an object of others stays refused")
-	r, err = a.apply(set, cm("mine", "b"), prune)
-	require.NoError(t, err)
+	assert.Contains(t, problemtest.Of(t, err).Detail, "belongs to set production/other", "an object of others stays refused")
+	r = a.applied(set, cm("mine", "b"), prune)
 	assert.Equal(t, []string{"created ConfigMap/mine", "kept ConfigMap/shared"}, actions(r), "what somebody took is not pruned")
 	require.NoError(t, a.env.Client.Delete(t.Context(), theirs))
 }
 
+// TestPolicy_ProtectsAgentsBounds has some of the objects that internal/denylist refuses.
 func TestPolicy_ProtectsAgentsBounds(t *testing.T) {
 	a := start(t)
 	set := a.set()
-	role := "apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata: {name: %s}\n"
-	toAgent := "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}\nsubjects: [{kind: %s, name: %q%s}]\n"
 	for name, text := range map[string]string{
-		"its ClusterRole":             fmt.Sprintf(role, "ClusterRole", "pipeops-agent"),
-		"its role in namespaces":      fmt.Sprintf(role, "ClusterRole", "pipeops-agent-namespace"),
-		"its binding":                 fmt.Sprintf(role, "RoleBinding", "pipeops-agent"),
-		"a binding to its role":       fmt.Sprintf(role, "RoleBinding", "a") + "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: pipeops-agent-namespace}\n",
-		"rights for itself":           fmt.Sprintf(role, "ClusterRoleBinding", "a") + fmt.Sprintf(toAgent, "ServiceAccount", "pipeops-agent", ", namespace: pipeops"),
-		"rights for itself as a user": fmt.Sprintf(role, "ClusterRoleBinding", "a") + fmt.Sprintf(toAgent, "User", "system:serviceaccount:pipeops:pipeops-agent", ""),
-		"rights for everybody":        fmt.Sprintf(role, "ClusterRoleBinding", "a") + fmt.Sprintf(toAgent, "Group", "system:authenticated", ""),
-		"rights for its namespace":    fmt.Sprintf(role, "RoleBinding", "a") + fmt.Sprintf(toAgent, "Group", "system:serviceaccounts:pipeops", ""),
-		"its admission policy":        "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: pipeops-agent}\n",
-		"a webhook":                   "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: a}\n",
-		"an API group":                "apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {name: v1.example.com}\n",
-		"an identity":                 "apiVersion: certificates.k8s.io/v1\nkind: CertificateSigningRequest\nmetadata: {name: a}\n",
-		"a ServiceAccount's token":    "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ntype: kubernetes.io/service-account-token\n",
-		"an App":                      "apiVersion: pipeops.io/v1alpha1\nkind: App\nmetadata: {name: a}\n",
-		"the definition of Apps":      "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: apps.pipeops.io}\n",
-		"its namespace":               "apiVersion: v1\nkind: Namespace\nmetadata: {name: pipeops}\n",
-		"Kubernetes' namespace":       "apiVersion: v1\nkind: Namespace\nmetadata: {name: kube-system}\n",
-		"looser pod security":         "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, labels: {pod-security.kubernetes.io/enforce: privileged}}\n",
-		"a mark of the agent's":       "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {app.kubernetes.io/managed-by: pipeops}}\n",
-		"a mark of another set's":     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {pipeops.io/set: production/other}}\n",
-		"a node":                      "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n",
+		"its ClusterRole":       "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: pipeops-agent}\n",
+		"its binding":           "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: pipeops-agent}\n",
+		"its admission policy":  "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: pipeops-agent}\n",
+		"a mark of another set": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {pipeops.io/set: production/other}}\n",
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := a.apply(set, text, prune)
-			assert.Equal(t, problem.Forbidden, problemOf(t, err).Code)
-		})
+		_, err := a.apply(set, text, prune)
+		assert.Equal(t, problem.Forbidden, problemtest.Of(t, err, name).Code, name)
 	}
 }
 
@@ -471,15 +443,15 @@ func TestPolicy_AskedPerObject(t *testing.T) {
 		return nil
 	}}
 	_, err := a.apply(set, cm("a", "a")+"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n", o)
-	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
-	assert.Contains(t, problemOf(t, err).Detail, "document 2, line 6: Deployment/production/a: not Deployment.apps")
+	assert.Equal(t, runnerapi.CodePolicyDenied, problemtest.Of(t, err).Code)
+	assert.Contains(t, problemtest.Of(t, err).Detail, "document 2, line 6: Deployment/production/a: not Deployment.apps")
 	_, err = a.apply(set, "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: a}\nvalue: 1\n", o)
-	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
+	assert.Equal(t, runnerapi.CodePolicyDenied, problemtest.Of(t, err).Code)
 	assert.Equal(t, []string{"production ConfigMap", "production Deployment.apps", " PriorityClass.scheduling.k8s.io"}, asked)
 
 	asked = nil
 	_, err = a.apply(set, "apiVersion: v1\nkind: Namespace\nmetadata: {name: theirs}\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n", o)
-	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
+	assert.Equal(t, runnerapi.CodePolicyDenied, problemtest.Of(t, err).Code)
 	assert.Equal(t, []string{" Namespace", "theirs Namespace", "production Deployment.apps"}, asked, "a namespace is asked about as one, too")
 
 	o.Admit = func(_ string, brought runnerapi.ObjectIntent) error {
@@ -489,15 +461,14 @@ func TestPolicy_AskedPerObject(t *testing.T) {
 		return nil
 	}
 	_, err = a.apply(set, "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {initContainers: [{name: i, image: evil}]}\n", o)
-	assert.Contains(t, problemOf(t, err).Detail, "Pod/production/a: spec.initContainers[0]: not evil", "what it brings is known")
-	assert.NotContains(t, problemOf(t, err).Detail, "pipeops.io/set", "and not what the agent adds")
+	assert.Contains(t, problemtest.Of(t, err).Detail, "Pod/production/a: spec.initContainers[0]: not evil", "what it brings is known")
+	assert.NotContains(t, problemtest.Of(t, err).Detail, "pipeops.io/set", "and not what the agent adds")
 
 	// And about what is to be deleted, before anything is done.
-	_, err = a.apply(set, cm("a", "a")+cm("b", "a"), prune)
-	require.NoError(t, err)
+	a.applied(set, cm("a", "a")+cm("b", "a"), prune)
 	o.Admit = func(string, runnerapi.ObjectIntent) error { return runnerapi.PolicyDenied("", "not any more") }
 	_, err = a.Delete(t.Context(), set, o)
-	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
+	assert.Equal(t, runnerapi.CodePolicyDenied, problemtest.Of(t, err).Code)
 	require.NoError(t, a.env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "a"}, &corev1.ConfigMap{}))
 }
 
@@ -556,15 +527,13 @@ subjects: [{kind: ServiceAccount, name: pipeops-agent, namespace: pipeops}]
 		_, err := a.apply(set, crd, manifests.Options{DryRun: true})
 		return err == nil
 	})
-	r, err := a.apply(set, crd, manifests.Options{Prune: true, Wait: 3 * time.Minute})
-	require.NoError(t, err)
+	r := a.applied(set, crd, manifests.Options{Prune: true, Wait: 3 * time.Minute})
 	for _, o := range r.Objects {
 		assert.Nil(t, o.Problem, "%+v", o.Problem)
 	}
 	assert.Equal(t, []string{"created CustomResourceDefinition/wheels.example.com", "created Namespace/set-made", "created ConfigMap/inside", "created Wheel/front"}, byTurn(r))
 	assert.True(t, r.Ready)
-	r, err = a.apply(set, crd, prune)
-	require.NoError(t, err)
+	r = a.applied(set, crd, prune)
 	for _, o := range r.Objects {
 		assert.Equal(t, runnerapi.ApplyUnchanged, o.Action, o.String())
 	}
@@ -611,19 +580,16 @@ func TestSet_LateFailureKeepsInventory(t *testing.T) {
 	broken := with(t, env, rc)
 	a := with(t, env, env.Agent)
 	set := a.set()
-	_, err := broken.apply(set, cm("before", "a"), prune)
-	require.NoError(t, err)
+	broken.applied(set, cm("before", "a"), prune)
 	armed.Store(true)
-	r, err := broken.apply(set, cm("one", "a")+cm("two", "a")+cm("three", "a"), prune)
-	require.NoError(t, err)
+	r := broken.applied(set, cm("one", "a")+cm("two", "a")+cm("three", "a"), prune)
 	assert.Equal(t, []string{"created ConfigMap/one", "failed ConfigMap/two", "failed ConfigMap/three", "failed ConfigMap/before"}, actions(r))
 	assert.Equal(t, 3, r.Failed)
 	assert.False(t, r.Ready)
 	assert.NotNil(t, r.Problem, "the inventory could not be written in the end")
 	assert.Contains(t, r.Objects[1].Problem.Detail, "document 2, line 6: ConfigMap/production/two: ")
 
-	held, err := a.Get(t.Context(), set)
-	require.NoError(t, err)
+	held := a.held(set)
 	assert.False(t, held.Complete)
 	assert.Equal(t, 4, held.Count)
 	states := map[string]runnerapi.ObjectState{}
@@ -631,12 +597,10 @@ func TestSet_LateFailureKeepsInventory(t *testing.T) {
 		states[o.Name] = o.State
 	}
 	assert.Equal(t, map[string]runnerapi.ObjectState{"one": "ready", "two": "missing", "three": "missing", "before": "ready"}, states)
-	r, err = a.apply(set, cm("two", "a"), prune)
-	require.NoError(t, err, "it goes on where it ended")
+	r = a.applied(set, cm("two", "a"), prune, "it goes on where it ended")
 	assert.Contains(t, actions(r), "pruned ConfigMap/one")
 	assert.Contains(t, actions(r), "pruned ConfigMap/before")
-	held, err = a.Get(t.Context(), set)
-	require.NoError(t, err)
+	held = a.held(set)
 	assert.True(t, held.Complete)
 	assert.Equal(t, 1, held.Count)
 }
@@ -646,18 +610,16 @@ func TestSet_MasksSecrets(t *testing.T) {
 	a := start(t)
 	set := a.set()
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: s, annotations: {note: hunter1}}\nstringData: {password: %s, same: hunter0}\n"
-	_, err := a.apply(set, fmt.Sprintf(secret, "hunter2"), prune)
-	require.NoError(t, err)
-	r, err := a.apply(set, fmt.Sprintf(secret, "hunter3"), manifests.Options{Diff: true})
-	require.NoError(t, err)
+	a.applied(set, fmt.Sprintf(secret, "hunter2"), prune)
+	r := a.applied(set, fmt.Sprintf(secret, "hunter3"), manifests.Options{Diff: true})
 	assert.Equal(t, []string{"configured Secret/s"}, actions(r))
 	diff := r.Objects[0].Diff
 	assert.Contains(t, diff, "-  password: '*** (old value)'\n+  password: '*** (new value)'\n")
 	for _, value := range []string{"hunter", "aHVudGVy"} {
 		assert.NotContains(t, diff, value)
 	}
-	_, err = a.apply(set, "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {password: 123456789}\n", prune)
-	assert.NotContains(t, problemOf(t, err).Error(), "123456789")
+	_, err := a.apply(set, "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {password: 123456789}\n", prune)
+	assert.NotContains(t, problemtest.Of(t, err).Error(), "123456789")
 }
 
 // TestSet_Large lists a set with the largest possible inventory.
@@ -687,15 +649,13 @@ func TestDelete_DelayedSparesNewerSet(t *testing.T) {
 	a := start(t)
 	set := a.set()
 	put := func() {
-		_, err := a.apply(set, cm("held", "a"), prune)
-		require.NoError(t, err)
+		a.applied(set, cm("held", "a"), prune)
 	}
 	remove := func(late func(context.Context) (bool, error)) (manifests.Result, error) {
 		return a.Delete(t.Context(), set, manifests.Options{Late: late})
 	}
 	there := func() {
-		held, err := a.Get(t.Context(), set)
-		require.NoError(t, err)
+		held := a.held(set)
 		assert.Equal(t, 1, held.Count)
 		require.NoError(t, a.env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "held"}, &corev1.ConfigMap{}))
 	}
@@ -708,8 +668,7 @@ func TestDelete_DelayedSparesNewerSet(t *testing.T) {
 	r, err := remove(func(context.Context) (bool, error) {
 		_, err := other.Delete(t.Context(), set, manifests.Options{})
 		require.NoError(t, err)
-		_, err = other.apply(set, cm("held", "b"), prune)
-		require.NoError(t, err)
+		other.applied(set, cm("held", "b"), prune)
 		return false, nil
 	})
 	require.NoError(t, err)
@@ -724,12 +683,10 @@ func TestDelete_DelayedSparesNewerSet(t *testing.T) {
 func TestApply_DelayedSparesNewerSet(t *testing.T) {
 	a := start(t)
 	set, o := a.set(), prune
-	_, err := a.apply(set, cm("spared", "newer"), prune)
-	require.NoError(t, err)
+	a.applied(set, cm("spared", "newer"), prune)
 	o.Late = func(context.Context) (bool, error) { return true, nil }
-	_, err = a.apply(set, cm("spared", "older"), o)
-	known := &problem.Error{}
-	require.ErrorAs(t, err, &known)
+	_, err := a.apply(set, cm("spared", "older"), o)
+	known := problemtest.Of(t, err)
 	assert.Equal(t, problem.Unavailable, known.Code)
 	now := &corev1.ConfigMap{}
 	require.NoError(t, a.env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "spared"}, now))
@@ -782,8 +739,7 @@ spec:
 		assert.Equal(t, runnerapi.ObjectInProgress, o.State)
 		assert.Contains(t, o.Message, "waits for finalizer example.com/drained of pod "+pod.Name+" to be removed")
 	}
-	held, err := a.Get(t.Context(), set)
-	require.NoError(t, err, "the set stays")
+	held := a.held(set, "the set stays")
 	assert.False(t, held.Complete)
 	require.Len(t, held.Objects, 1)
 	assert.Contains(t, held.Objects[0].Message, "waits for finalizer example.com/drained of pod "+pod.Name)
@@ -794,5 +750,5 @@ spec:
 	require.NoError(t, err)
 	assert.True(t, r.Ready)
 	_, err = a.Get(t.Context(), set)
-	assert.Equal(t, problem.NotFound, problemOf(t, err).Code)
+	assert.Equal(t, problem.NotFound, problemtest.Of(t, err).Code)
 }

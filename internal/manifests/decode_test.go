@@ -11,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 )
 
 const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\n"
@@ -72,8 +73,7 @@ func TestDecode_NamesDocumentAndLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := decode(good + c.text)
-			p := &problem.Error{}
-			require.ErrorAs(t, err, &p)
+			p := problemtest.Of(t, err)
 			assert.Contains(t, p.Detail, c.at)
 			assert.Contains(t, p.Detail, c.says)
 			assert.Contains(t, p.Location, "document 2, line ")
@@ -93,8 +93,7 @@ items:
 ---
 apiVersion: v1
 `)
-	p := &problem.Error{}
-	require.ErrorAs(t, err, &p)
+	p := problemtest.Of(t, err)
 	assert.Equal(t, problem.Invalid, p.Code)
 	var at []string
 	for _, f := range p.Fields {
@@ -109,11 +108,11 @@ apiVersion: v1
 	assert.Equal(t, []string{"one in document 1, line 1", "two in document 3, line 7", "three in document 4, line 16"}, read)
 
 	docs, err = decode(fmt.Sprintf(configMap, "one") + strings.Repeat("---\na: b\n", problem.MaxTold+5))
-	require.ErrorAs(t, err, &p)
+	p = problemtest.Of(t, err)
 	assert.Len(t, p.Fields, problem.MaxTold)
 	assert.Empty(t, docs.Objects, "an answer has no room for what may be wrong with them")
 	docs, err = decode(fmt.Sprintf(configMap, "one") + "---\na: b\n---\na: " + strings.Repeat("[", 200) + strings.Repeat("]", 200) + "\n---\na: b\n")
-	require.ErrorAs(t, err, &p)
+	p = problemtest.Of(t, err)
 	assert.Len(t, p.Fields, 2, "a limit ends it")
 	assert.Empty(t, docs.Objects)
 }
@@ -140,8 +139,7 @@ func TestDecode_RefusesBombs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := decode(c.text)
-			p := &problem.Error{}
-			require.ErrorAs(t, err, &p)
+			p := problemtest.Of(t, err)
 			assert.Contains(t, p.Detail, c.says)
 		})
 	}
@@ -167,9 +165,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		docs, err := manifests.Read(bytes.NewReader(text))
-		p := &problem.Error{}
 		if err != nil {
-			require.ErrorAs(t, err, &p)
+			problemtest.Of(t, err)
 		}
 		for _, u := range docs.Objects {
 			require.NotEmpty(t, u.GetName())

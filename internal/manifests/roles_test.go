@@ -12,6 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 )
 
 // operator is what charts usually bring for an account: in namespace NS.
@@ -43,7 +44,7 @@ func TestSet_RoleWithBinding(t *testing.T) {
 
 	env.Entitle(t, ns, kubetest.ManifestRole)
 	_, err := a.apply(set, text, prune)
-	p := problemOf(t, err)
+	p := problemtest.Of(t, err)
 	assert.Equal(t, problem.Forbidden, p.Code)
 	assert.Contains(t, p.Detail, "Role/"+ns+"/web: the agent grants no right that it does not hold itself, and lacks ")
 	assert.Contains(t, p.Detail, "watch of configmaps")
@@ -51,25 +52,22 @@ func TestSet_RoleWithBinding(t *testing.T) {
 	assert.Contains(t, p.Fix, "pipeops-agent-grantable")
 
 	env.Entitle(t, ns, kubetest.GrantableRole)
-	r, err := a.apply(set, text, manifests.Options{DryRun: true})
-	require.NoError(t, err)
+	r := a.applied(set, text, manifests.Options{DryRun: true})
 	assert.Equal(t, []string{"created ServiceAccount/web", "created Role/web", "created RoleBinding/web"}, actions(r))
-	r, err = a.apply(set, text, prune)
-	require.NoError(t, err)
+	r = a.applied(set, text, prune)
 	for _, o := range r.Objects {
 		require.Nil(t, o.Problem, "%+v", o.Problem)
 	}
 	binding := &rbacv1.RoleBinding{}
 	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "web"}, binding))
 	assert.Equal(t, "web", binding.Subjects[0].Name)
-	r, err = a.apply(set, text, prune)
-	require.NoError(t, err)
+	r = a.applied(set, text, prune)
 	assert.Equal(t, []string{"unchanged ServiceAccount/web", "unchanged Role/web", "unchanged RoleBinding/web"}, actions(r))
 
 	_, err = a.apply(set, strings.Replace(text, "namespace: "+ns, "namespace: default", 1), prune)
-	assert.Contains(t, problemOf(t, err).Detail, `the subject ServiceAccount web in "default"`)
+	assert.Contains(t, problemtest.Of(t, err).Detail, `the subject ServiceAccount web in "default"`)
 	_, err = a.apply(set, strings.Replace(text, "kind: Role, name: web", "kind: Role, name: absent", 1), prune)
-	assert.Equal(t, problem.NotFound, problemOf(t, err).Code, "a Role that comes from nowhere")
+	assert.Equal(t, problem.NotFound, problemtest.Of(t, err).Code, "a Role that comes from nowhere")
 	_, err = a.Delete(t.Context(), set, manifests.Options{})
 	require.NoError(t, err)
 	assert.Error(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "web"}, binding))

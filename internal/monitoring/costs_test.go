@@ -17,14 +17,12 @@ import (
 // priced is an OpenCost with costs of several namespaces.
 func priced(t *testing.T) *monitoringtest.Fake {
 	t.Helper()
-	f := monitoringtest.Start(t)
-	f.Answer(monitoringtest.Allocation, func(q url.Values) any {
+	return answering(t, monitoringtest.Allocation, func(q url.Values) any {
 		if strings.Contains(q.Get("aggregate"), "label:") {
 			return monitoringtest.Allocations("production/web", "production/__unallocated__", "payroll/web", "beta/web", "__idle__")
 		}
 		return monitoringtest.Allocations("production", "payroll", "beta", "__idle__", "__unmounted__")
 	})
-	return f
 }
 
 func TestCosts_ManagedNamespaces(t *testing.T) {
@@ -49,8 +47,7 @@ func TestCosts_ByApp(t *testing.T) {
 
 // TestCosts_HidesForeign is of an OpenCost that names another namespace than it counts.
 func TestCosts_HidesForeign(t *testing.T) {
-	f := monitoringtest.Start(t)
-	f.Answer(monitoringtest.Allocation, func(url.Values) any {
+	f := answering(t, monitoringtest.Allocation, func(url.Values) any {
 		answer := monitoringtest.Allocations("payroll")
 		sets := answer["data"].([]monitoringtest.Object)
 		sets[0]["production"], sets[0]["beta"] = sets[0]["payroll"], nil
@@ -70,8 +67,7 @@ func TestCosts_None(t *testing.T) {
 	_, err = reading("opencost", priced(t)).Cost(t.Context(), runnerapi.CostOptions{Namespace: "payroll", Since: time.Hour})
 	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code)
 
-	f := monitoringtest.Start(t)
-	f.Answer(monitoringtest.Allocation, func(url.Values) any {
+	f := answering(t, monitoringtest.Allocation, func(url.Values) any {
 		return monitoringtest.Failure{Status: 500, Body: `{"code":500,"message":"Error: Prometheus is away"}`}
 	})
 	_, err = reading("opencost", f).Cost(t.Context(), runnerapi.CostOptions{Since: time.Hour})
@@ -83,8 +79,7 @@ func TestCosts_None(t *testing.T) {
 // alarmed is a Prometheus with alerts of several namespaces.
 func alarmed(t *testing.T) *monitoringtest.Fake {
 	t.Helper()
-	f := monitoringtest.Start(t)
-	f.Answer(monitoringtest.Alerts, func(url.Values) any {
+	return answering(t, monitoringtest.Alerts, func(url.Values) any {
 		return monitoringtest.Firing(
 			map[string]string{"alertname": "Info", "severity": "info", "namespace": "production"},
 			map[string]string{"alertname": "Crashing", "severity": "critical", "namespace": "production", "app": "web"},
@@ -95,7 +90,6 @@ func alarmed(t *testing.T) *monitoringtest.Fake {
 			map[string]string{"alertname": "Watchdog", "severity": "none"},
 		)
 	})
-	return f
 }
 
 func namesOf(list []runnerapi.Alert) (names []string) {

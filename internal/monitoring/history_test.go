@@ -22,8 +22,7 @@ import (
 var hour = runnerapi.HistoryOptions{Since: time.Hour, Step: 10 * time.Minute}
 
 func TestHistory_QueriesOnlyApp(t *testing.T) {
-	f := monitoringtest.Start(t)
-	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
+	f := answering(t, monitoringtest.QueryRange, func(q url.Values) any {
 		return monitoringtest.Matrix(monitoringtest.Series(q, "0.25", map[string]string{"namespace": "production"}))
 	})
 	history, err := reading("prometheus", f).MetricsHistory(t.Context(), web, hour)
@@ -50,8 +49,7 @@ func TestHistory_QueriesOnlyApp(t *testing.T) {
 
 // TestHistory_HidesForeign is of a Prometheus that answers what it was not asked for.
 func TestHistory_HidesForeign(t *testing.T) {
-	f := monitoringtest.Start(t)
-	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
+	f := answering(t, monitoringtest.QueryRange, func(q url.Values) any {
 		return monitoringtest.Matrix(
 			monitoringtest.Series(q, "1", map[string]string{"namespace": "payroll", "pod": "web-1"}),
 			monitoringtest.Series(q, "2", map[string]string{"namespace": "production", "pod": "other-1"}),
@@ -69,8 +67,7 @@ func TestHistory_HidesForeign(t *testing.T) {
 }
 
 func TestHistory_Bounded(t *testing.T) {
-	f := monitoringtest.Start(t)
-	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
+	f := answering(t, monitoringtest.QueryRange, func(q url.Values) any {
 		var all []monitoringtest.Object
 		for i := range 50 {
 			all = append(all, monitoringtest.Series(q, "1", map[string]string{"namespace": "production", "pod": fmt.Sprintf("web-%d", i)}))
@@ -85,8 +82,7 @@ func TestHistory_Bounded(t *testing.T) {
 
 // JSON has no NaN and no infinity.
 func TestHistory_SkipsNonNumbers(t *testing.T) {
-	f := monitoringtest.Start(t)
-	f.Answer(monitoringtest.QueryRange, func(q url.Values) any {
+	f := answering(t, monitoringtest.QueryRange, func(q url.Values) any {
 		return monitoringtest.Matrix(monitoringtest.Object{
 			"metric": map[string]string{"namespace": "production"},
 			"values": [][]any{{q.Get("start"), "NaN"}},
@@ -139,8 +135,7 @@ func TestComponent_Fails(t *testing.T) {
 		"countless": {make([]int, 2<<20), problem.Invalid, "more than 8 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := monitoringtest.Start(t)
-			f.Answer(monitoringtest.QueryRange, func(url.Values) any { return c.answer })
+			f := answering(t, monitoringtest.QueryRange, func(url.Values) any { return c.answer })
 			_, err := reading("prometheus", f).MetricsHistory(t.Context(), web, hour)
 			p := problemOf(t, err)
 			assert.Equal(t, c.code, p.Code)
@@ -188,8 +183,7 @@ func sizedBy(metric, namespace, app string, value string, more map[string]string
 
 func TestVPA_BesideSizing(t *testing.T) {
 	const target, mode = "kube_verticalpodautoscaler_recommendation_target", "kube_verticalpodautoscaler_update_mode"
-	f := monitoringtest.Start(t)
-	f.Answer(monitoringtest.Query, func(url.Values) any {
+	f := answering(t, monitoringtest.Query, func(url.Values) any {
 		return monitoringtest.Vector(
 			sizedBy(target, "production", "web", "0.025", map[string]string{"container": "web", "resource": "cpu"}),
 			sizedBy(target, "production", "web", "262144000", map[string]string{"container": "web", "resource": "memory"}),

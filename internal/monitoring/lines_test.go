@@ -37,8 +37,7 @@ func readAll(t *testing.T, next func(context.Context) (runnerapi.LogLine, error)
 
 // TestLines_QuotesSearch sends what would end a string, if it were not quoted.
 func TestLines_QuotesSearch(t *testing.T) {
-	f := monitoringtest.Start(t)
-	f.Answer(monitoringtest.LokiRange, func(url.Values) any { return monitoringtest.Streams() })
+	f := answering(t, monitoringtest.LokiRange, func(url.Values) any { return monitoringtest.Streams() })
 	for text, quoted := range map[string]string{
 		`"} or {namespace="payroll"} |= "`: ` |= "\"} or {namespace=\"payroll\"} |= \""`,
 		`C:\new`:                           ` |= "C:\\new"`,
@@ -64,8 +63,7 @@ func TestLines_Paged(t *testing.T) {
 		log = append(log, monitoringtest.Line{At: at, Text: strconv.Itoa(i)})
 		want = append(want, strconv.Itoa(i))
 	}
-	f := monitoringtest.Start(t)
-	f.Answer(monitoringtest.LokiRange, func(q url.Values) any { return monitoringtest.Streams(monitoringtest.Log(q, logged, log)) })
+	f := answering(t, monitoringtest.LokiRange, func(q url.Values) any { return monitoringtest.Streams(monitoringtest.Log(q, logged, log)) })
 	texts, err := readAll(t, reading("loki", f).Lines(web, "web", start, ""))
 	require.NoError(t, err)
 	assert.Equal(t, want, texts)
@@ -76,8 +74,7 @@ func TestLines_Paged(t *testing.T) {
 func TestLines_HidesForeign(t *testing.T) {
 	now := time.Now()
 	line := []monitoringtest.Line{{At: now.Add(-time.Minute), Text: "secret of another"}}
-	f := monitoringtest.Start(t)
-	f.Answer(monitoringtest.LokiRange, func(q url.Values) any {
+	f := answering(t, monitoringtest.LokiRange, func(q url.Values) any {
 		all := []monitoringtest.Object{monitoringtest.Log(q, logged, []monitoringtest.Line{
 			{At: now.Add(-time.Minute), Text: "mine"}, {At: now.Add(-30 * time.Second), Text: "mine, too"},
 			{At: now.Add(-20 * time.Second), Text: "not what was asked for"},
@@ -95,8 +92,7 @@ func TestLines_HidesForeign(t *testing.T) {
 }
 
 func TestLines_Bounded(t *testing.T) {
-	f := monitoringtest.Start(t)
-	f.Answer(monitoringtest.LokiRange, func(q url.Values) any {
+	f := answering(t, monitoringtest.LokiRange, func(q url.Values) any {
 		from, _ := strconv.ParseInt(q.Get("start"), 10, 64)
 		var endless []monitoringtest.Line
 		for i := range 1000 {
@@ -118,8 +114,7 @@ func TestLines_WithoutLoki(t *testing.T) {
 }
 
 func TestLines_FailingLoki(t *testing.T) {
-	f := monitoringtest.Start(t)
-	f.Answer(monitoringtest.LokiRange, func(url.Values) any { return monitoringtest.Failure{Status: 500, Body: "out of disk\n"} })
+	f := answering(t, monitoringtest.LokiRange, func(url.Values) any { return monitoringtest.Failure{Status: 500, Body: "out of disk\n"} })
 	_, err := readAll(t, reading("loki", f).Lines(web, "web", time.Now(), ""))
 	p := problemOf(t, err)
 	assert.Equal(t, problem.Unavailable, p.Code)

@@ -2,6 +2,7 @@ package monitoring_test
 
 import (
 	"context"
+	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,6 +38,14 @@ func reading(component string, f *monitoringtest.Fake) *monitoring.Reader {
 		}
 		return &monitoring.Component{Namespace: "monitoring", URL: f.URL}, nil
 	})
+}
+
+// answering is a fake component with one answer.
+func answering(t *testing.T, path string, answer func(url.Values) any) *monitoringtest.Fake {
+	t.Helper()
+	f := monitoringtest.Start(t)
+	f.Answer(path, answer)
+	return f
 }
 
 // problemOf returns the problem that an error is.

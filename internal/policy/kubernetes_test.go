@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 )
 
 const kubernetesRules = `
@@ -77,8 +77,7 @@ func TestKubernetesAPI_ByName(t *testing.T) {
 			assert.NotEmpty(t, grant.As.User, name)
 			continue
 		}
-		e := &problem.Error{}
-		require.ErrorAs(t, err, &e, name)
+		e := problemtest.Of(t, err, name)
 		assert.Equal(t, runnerapi.CodePolicyDenied, e.Code, name)
 		assert.Contains(t, e.Detail, c.says, name)
 		assert.Empty(t, grant, name)
@@ -175,8 +174,7 @@ func TestImpersonation_RefusesSystem(t *testing.T) {
 		"a long name":       `{user: ` + strings.Repeat("a", 254) + `}`,
 	} {
 		_, err := policy.Parse([]byte("rules: [{name: a, commands: [kubernetes-api], kubernetes: " + kubernetes + "}]"))
-		e := &problem.Error{}
-		require.ErrorAs(t, err, &e, name)
+		e := problemtest.Of(t, err, name)
 		assert.Contains(t, e.Field, "rules[0].kubernetes.", name)
 	}
 	for name, rule := range map[string]string{

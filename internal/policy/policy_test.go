@@ -10,6 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 )
 
 const rules = `
@@ -97,8 +98,7 @@ func TestPolicy_FirstMatchWins(t *testing.T) {
 
 func refusal(t *testing.T, err error) *problem.Error {
 	t.Helper()
-	e := &problem.Error{}
-	require.ErrorAs(t, err, &e)
+	e := problemtest.Of(t, err)
 	assert.Equal(t, runnerapi.CodePolicyDenied, e.Code)
 	assert.Equal(t, 403, e.Status)
 	assert.NotEmpty(t, e.Fix)
@@ -272,8 +272,7 @@ func TestPolicy_InvalidDeniesAll(t *testing.T) {
 }
 
 func TestPolicy_UnknownIsRetried(t *testing.T) {
-	e := &problem.Error{}
-	require.ErrorAs(t, policy.New("x").Decide(intent("ci", "get-app", "shop")), &e)
+	e := problemtest.Of(t, policy.New("x").Decide(intent("ci", "get-app", "shop")))
 	assert.Equal(t, problem.Unavailable, e.Code)
 	assert.Positive(t, e.RetryAfter)
 }
@@ -282,12 +281,20 @@ func TestPolicy_UnknownIsRetried(t *testing.T) {
 func TestPolicy_UnreadableIsRetried(t *testing.T) {
 	p := load(t, "")
 	require.True(t, p.Set(policy.Document{}, problem.Errorf(problem.Forbidden, "apply the manifest", "the ConfigMap may not be read")))
-	e := &problem.Error{}
-	require.ErrorAs(t, p.Decide(intent("ci", "get-app", "shop")), &e)
+	e := problemtest.Of(t, p.Decide(intent("ci", "get-app", "shop")))
 	assert.Equal(t, problem.Unavailable, e.Code)
 	assert.Positive(t, e.RetryAfter)
 	assert.Contains(t, e.Fix, "apply the manifest")
 	require.NoError(t, p.Decide(intent("ci", "get-cluster", "")))
+}
+
+// refusesField expects that no policy has this text, because of a field of it.
+func refusesField(t *testing.T, text, field string) {
+	t.Helper()
+	_, err := policy.Parse([]byte(text))
+	e := problemtest.Of(t, err, text)
+	assert.Equal(t, field, e.Field, "%.60s: %v", text, e)
+	assert.NotEmpty(t, e.Fix, text)
 }
 
 func TestPolicy_NamesFields(t *testing.T) {
@@ -316,11 +323,7 @@ func TestPolicy_NamesFields(t *testing.T) {
 		"rules: [{name: a}]\n#" + strings.Repeat("x", policy.MaxSize):        "",
 		"rules: [{name: a, commands: [read], maxResources: {disk: 1Gi}}]":    "rules[0].maxResources.disk",
 	} {
-		_, err := policy.Parse([]byte(text))
-		e := &problem.Error{}
-		require.ErrorAs(t, err, &e, text)
-		assert.Equal(t, field, e.Field, "%.60s: %v", text, e)
-		assert.NotEmpty(t, e.Fix)
+		refusesField(t, text, field)
 	}
 }
 
@@ -339,8 +342,7 @@ func TestPolicy_ConfigMapSwitches(t *testing.T) {
 
 	for key, value := range map[string]string{"paused": "yes please", "pause": "true"} {
 		_, err = policy.FromConfigMap(map[string]string{key: value})
-		e := &problem.Error{}
-		require.ErrorAs(t, err, &e)
+		e := problemtest.Of(t, err)
 		assert.Equal(t, key, e.Field)
 	}
 }
@@ -371,10 +373,9 @@ func TestPolicy_BoundsJobs(t *testing.T) {
 		broken := pipeline
 		broken.Jobs = append([]runnerapi.PipelineJob(nil), pipeline.Jobs...)
 		spoil(&broken.Jobs[1])
-		known := &problem.Error{}
-		require.ErrorAs(t, ask("put-pipeline", broken.AppSpec()), &known, field)
+		known := problemtest.Of(t, ask("put-pipeline", broken.AppSpec()), field)
 		assert.Equal(t, field, known.Field)
-		require.ErrorAs(t, ask("put-app", broken.AppSpec()), &known, "nor by the other way")
+		problemtest.Of(t, ask("put-app", broken.AppSpec()), "nor by the other way")
 	}
 }
 
@@ -388,8 +389,7 @@ func TestPolicy_SecretLookupByName(t *testing.T) {
 	}
 	none := load(t, `rules: [{name: charts, commands: [put-release], kinds: ["*"]}]`)
 	require.NoError(t, look(none, "ConfigMap"))
-	refused := &problem.Error{}
-	require.ErrorAs(t, look(none, "Secret"), &refused)
+	refused := problemtest.Of(t, look(none, "Secret"))
 	assert.Equal(t, runnerapi.CodePolicyDenied, refused.Code)
 	assert.Contains(t, refused.Detail, `rule "charts" of the customer's policy lets templates look up all kinds but Secret, not Secret`)
 	assert.Contains(t, refused.Fix, "rules[0].lookups")
@@ -405,8 +405,6 @@ func TestPolicy_SecretLookupByName(t *testing.T) {
 		`rules: [{name: a, lookups: [Secret]}]`:                                      "rules[0].lookups",
 		`rules: [{name: a, deny: true, commands: [put-release], lookups: [Secret]}]`: "rules[0].deny",
 	} {
-		_, err := policy.Parse([]byte(text))
-		require.ErrorAs(t, err, &refused, text)
-		assert.Equal(t, field, refused.Field)
+		refusesField(t, text, field)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 )
 
 // TestApproval_Required expects none for reads.
@@ -28,8 +29,7 @@ rules:
 	request := func(verb, resource string) runnerapi.Intent { return request("ci", "shop", verb, resource) }
 	for _, i := range []runnerapi.Intent{intent("ci", "delete-app", "shop"), intent("ci", "exec-app", "shop"), request("delete", "pods"), request("get", "pods/exec")} {
 		err := p.Decide(i)
-		e := &problem.Error{}
-		require.ErrorAs(t, err, &e, i.Command)
+		e := problemtest.Of(t, err, i.Command)
 		assert.Equal(t, runnerapi.CodeApprovalRequired, e.Code)
 		assert.Contains(t, e.Detail, `rule "careful"`)
 		assert.Equal(t, 10*time.Minute, p.Approval(i))
@@ -85,8 +85,7 @@ func TestPolicy_NullIsNotAbsent(t *testing.T) {
 		"rules: [{name: a, commands: [kubernetes-api], kubernetes: null}]": "rules[0].kubernetes",
 	} {
 		_, err := policy.Parse([]byte(text))
-		var refused *problem.Error
-		require.ErrorAs(t, err, &refused, text)
+		refused := problemtest.Of(t, err, text)
 		assert.Equal(t, field, refused.Field, text)
 		assert.Contains(t, refused.Detail, "remove the field", text)
 		_, err = policy.FromConfigMap(map[string]string{"policy.yaml": text})

@@ -25,6 +25,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 )
 
 // memory is a store whose writes can be made to fail.
@@ -199,8 +200,7 @@ func TestRecording_FullEndsSession(t *testing.T) {
 	for line := strings.Repeat("\x01", 32<<10); err == nil; {
 		_, err = io.WriteString(out, line)
 	}
-	e := &runnerapi.Error{}
-	require.ErrorAs(t, await.Receive(t, s.done, "the end of the session"), &e)
+	e := problemtest.Of(t, await.Receive(t, s.done, "the end of the session"))
 	assert.Equal(t, runnerapi.CodeRecordingFull, e.Code)
 	assert.NotEmpty(t, e.Fix)
 	cast := text(t, store, s.ID())
@@ -214,8 +214,7 @@ func TestRecording_TooLongEndsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, recording.New(newMemory()), true)
 		at := time.Now()
-		e := &runnerapi.Error{}
-		require.ErrorAs(t, <-s.done, &e)
+		e := problemtest.Of(t, <-s.done)
 		assert.Equal(t, runnerapi.CodeRecordingFull, e.Code)
 		assert.Equal(t, recording.MaxDuration, time.Since(at))
 		s.end()
@@ -236,8 +235,7 @@ func TestRecording_TooManyPartsEndsSession(t *testing.T) {
 			time.Sleep(11 * time.Second)
 		}
 		assert.Greater(t, writes, 400)
-		e := &runnerapi.Error{}
-		require.ErrorAs(t, <-s.done, &e)
+		e := problemtest.Of(t, <-s.done)
 		assert.Equal(t, runnerapi.CodeRecordingFull, e.Code)
 		assert.LessOrEqual(t, len(store.parts[s.ID()]), 512)
 		s.end()

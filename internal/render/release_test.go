@@ -19,6 +19,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 	"github.com/pipeops/pipeops-vm-agent/test/rendertest"
 )
 
@@ -184,7 +185,7 @@ func TestRelease_RefusesBombs(t *testing.T) {
 			} else {
 				p.Patience = 5 * time.Minute // the memory has to run out before, however busy the machine is
 				_, err := p.Run(t.Context(), release(c.archive))
-				require.ErrorAs(t, err, &refused)
+				refused = problemtest.Of(t, err)
 			}
 			t.Logf("%s: %s", time.Since(began).Round(time.Millisecond), refused.Detail)
 			for _, says := range c.says {
@@ -259,8 +260,7 @@ func TestRelease_RefusesOtherArchives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := resident(t)
 			_, err := run(t, release(c.archive))
-			refused := &problem.Error{}
-			require.ErrorAs(t, err, &refused)
+			refused := problemtest.Of(t, err)
 			assert.Equal(t, c.code, refused.Code)
 			assert.Contains(t, refused.Detail, c.says)
 			assert.NotEmpty(t, refused.Fix)

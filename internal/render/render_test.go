@@ -12,6 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 	"github.com/pipeops/pipeops-vm-agent/test/rendertest"
 )
 
@@ -212,8 +213,7 @@ func TestRender_NamesMistakes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := run(t, c.job)
-			p := &problem.Error{}
-			require.ErrorAs(t, err, &p)
+			p := problemtest.Of(t, err)
 			assert.Contains(t, p.Error(), c.part)
 			assert.NotEmpty(t, p.Fix)
 		})
@@ -236,8 +236,7 @@ func outOfTime(t *testing.T, p render.Process, job render.Job) *problem.Error {
 	t.Helper()
 	for p.Patience = 500 * time.Millisecond; ; p.Patience *= 2 {
 		_, err := p.Run(t.Context(), job)
-		var refused *problem.Error
-		require.ErrorAs(t, err, &refused)
+		refused := problemtest.Of(t, err)
 		if strings.Contains(refused.Detail, "/templates/") || p.Patience > time.Minute {
 			return refused
 		}
@@ -248,8 +247,7 @@ func outOfTime(t *testing.T, p render.Process, job render.Job) *problem.Error {
 func TestRender_ReportsKill(t *testing.T) {
 	p := render.Process{Command: []string{"sh", "-c", "kill -KILL $$"}}
 	_, err := p.Run(t.Context(), render.Job{Type: render.Chart, Path: "web", Files: chartFiles()})
-	refused := &problem.Error{}
-	require.ErrorAs(t, err, &refused)
+	refused := problemtest.Of(t, err)
 	assert.Equal(t, problem.TooLarge, refused.Code)
 	assert.Contains(t, refused.Detail, "no memory left")
 	assert.Contains(t, refused.Fix, "resources.limits.memory")

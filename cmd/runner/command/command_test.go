@@ -235,12 +235,12 @@ func TestCredentials_Refused(t *testing.T) {
 	w := newWorld(t)
 	for name, issue := range map[string]func(*credentials.Credentials){
 		"of an agent": func(c *credentials.Credentials) {
-			c.Certificate, c.Key = pair(t, w.agent.CA.Issue(t, credentials.AgentURI(runnertest.TrustDomain, "a1")))
+			c.Certificate, c.Key = runnertest.PEM(t, w.agent.CA.Issue(t, credentials.AgentURI(runnertest.TrustDomain, "a1")))
 		},
 		"expired": func(c *credentials.Credentials) {
-			c.Certificate, c.Key = pair(t, w.agent.CA.IssueAt(t, time.Now().Add(-2*time.Hour), credentials.RunnerURI(runnertest.TrustDomain, "x")))
+			c.Certificate, c.Key = runnertest.PEM(t, w.agent.CA.IssueAt(t, time.Now().Add(-2*time.Hour), credentials.RunnerURI(runnertest.TrustDomain, "x")))
 		},
-		"another CA": func(c *credentials.Credentials) { c.CA = certPEM(runnertest.NewCA(t).Cert.Raw) },
+		"another CA": func(c *credentials.Credentials) { c.CA = runnertest.NewCA(t).PEM() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			creds := w.creds

@@ -2,13 +2,7 @@ package command
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,12 +38,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	w := &world{agent: agent, credentials: filepath.Join(t.TempDir(), "runner.json")}
-	w.creds = credentials.Credentials{
-		Runner: runnertest.RunnerName, ControlPlane: w.controlPlane(t), Edge: agent.Address,
-		AgentsDomain: strings.TrimPrefix(runnertest.ServerName, runnertest.AgentID+"."), TrustDomain: runnertest.TrustDomain,
-		CA: certPEM(agent.CA.Cert.Raw),
-	}
-	w.creds.Certificate, w.creds.Key = pair(t, agent.CA.Issue(t, credentials.RunnerURI(runnertest.TrustDomain, runnertest.RunnerName)))
+	w.creds = agent.CA.Credentials(t, w.controlPlane(t), agent.Address)
 	require.NoError(t, w.creds.Write(w.credentials))
 	return w
 }
@@ -78,7 +67,7 @@ func (w *world) controlPlane(t *testing.T) string {
 	identify := func(r *http.Request) (string, error) {
 		name, err := credentials.CallerFromTLS(r.TLS, runnertest.TrustDomain)
 		if err != nil {
-			err = problem.Errorf(problem.Unauthorized, "make others with `pipeops-controlplane runner create`", "%v", err)
+			err = problem.Errorf(problem.Unauthorized, "use the credentials that `pipeops-controlplane runner create` wrote", "%v", err)
 		}
 		return name, err
 	}
@@ -87,30 +76,7 @@ func (w *world) controlPlane(t *testing.T) string {
 	mux.Handle("GET "+announce.VersionPath, server.VersionHandler("1.2.3"))
 	mux.Handle("GET "+announce.AgentPath, server.AgentHandler(find, identify))
 	mux.Handle("GET "+announce.TimelinePath, server.TimelineHandler(happened(t), identify))
-	srv := httptest.NewUnstartedServer(mux)
-	cert := w.agent.CA.Issue(t, &url.URL{Scheme: "spiffe", Host: runnertest.TrustDomain, Path: "/control-plane"}, "localhost")
-	srv.TLS = &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert},
-		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: w.agent.CA.Pool,
-	}
-	srv.StartTLS()
-	t.Cleanup(srv.Close)
-	_, port, _ := strings.Cut(srv.Listener.Addr().String(), ":")
-	return "https://localhost:" + port
-}
-
-func certPEM(der []byte) string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-}
-
-func pair(t *testing.T, cert tls.Certificate) (certificate, key string) {
-	t.Helper()
-	der, err := x509.MarshalECPrivateKey(cert.PrivateKey.(*ecdsa.PrivateKey))
-	require.NoError(t, err)
-	for _, raw := range cert.Certificate {
-		certificate += certPEM(raw)
-	}
-	return certificate, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
+	return w.agent.CA.ServeControlPlane(t, mux)
 }
 
 // TestScripts runs the command lines in testdata/script, each with a fake agent
@@ -137,10 +103,7 @@ func TestScripts(t *testing.T) {
 					env.Setenv("GORACE", "atexit_sleep_ms=0")
 					return nil
 				},
-				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"exits":        exits,
-					"tar-in-image": func(*testscript.TestScript, bool, []string) { w.agent.Backend.Machine() },
-				},
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 			})
 		})
 	}

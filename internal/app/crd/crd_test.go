@@ -7,8 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/crd"
 )
@@ -35,24 +33,4 @@ func isUpToDate(t *testing.T, file string, made func() ([]byte, error), also str
 	got, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, string(want), string(got), "the file is stale: run `go generate ./internal/app/...`"+also)
-}
-
-func TestCRD_MatchesTags(t *testing.T) {
-	raw, err := crd.YAML()
-	require.NoError(t, err)
-	var def apiextensions.CustomResourceDefinition
-	require.NoError(t, yaml.UnmarshalStrict(raw, &def))
-	spec := def.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-
-	assert.Equal(t, []string{"image"}, spec.Required)
-	assert.Nil(t, spec.Properties["replicas"].Default, "absent is something else than 1 to a deploy that keeps the scale")
-	assert.InDelta(t, 1000, *spec.Properties["replicas"].Maximum, 0)
-	assert.JSONEq(t, `"Deployment"`, string(spec.Properties["type"].Enum[0].Raw))
-	assert.EqualValues(t, 512, *spec.Properties["env"].MaxItems)
-	assert.NotEmpty(t, spec.Properties["env"].Items.Schema.XValidations)
-	assert.Nil(t, spec.AdditionalProperties)
-	status := def.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"]
-	for _, name := range []string{"phase", "observedGeneration", "diagnosis", "announced", "selector", "runs", "desiredReplicas"} {
-		assert.Contains(t, status.Properties, name)
-	}
 }

@@ -60,7 +60,7 @@ func TestAutoscaler_CannotScale(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			find := func(since, ready time.Duration) Finding {
-				p := pod(corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(ready)}}})
+				p := pod(up(ready))
 				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: ago(ready)}}
 				return Find(Evidence{Pods: []*corev1.Pod{p}, Proven: true, Autoscaler: scaler(since, c.kind, c.reason, c.message), Now: now})
 			}

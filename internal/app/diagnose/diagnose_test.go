@@ -33,6 +33,21 @@ func pod(status corev1.ContainerStatus) *corev1.Pod {
 	}
 }
 
+// unscheduled is a pod that no node takes since this long.
+func unscheduled(message string, since time.Duration) *corev1.Pod {
+	p := pod(corev1.ContainerStatus{})
+	p.Status.ContainerStatuses = nil
+	p.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: message, LastTransitionTime: ago(since),
+	}}
+	return p
+}
+
+// up is a container that has run for this long, and is ready.
+func up(since time.Duration) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(since)}}}
+}
+
 func waits(reason, message string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}
 }
@@ -332,12 +347,8 @@ func TestScheduling_Unschedulable(t *testing.T) {
 		"0/3 nodes are available: 3 node(s) didn't match pod topology spread constraints.":                                                              "spread.when",
 		"0/3 nodes are available: 3 node(s) did a new thing.":                                                                                           "kubectl describe nodes",
 	} {
-		p := pod(corev1.ContainerStatus{})
+		p := unscheduled(message, 0)
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
-		p.Status.ContainerStatuses = nil
-		p.Status.Conditions = []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: message,
-		}}
 		d := Find(Evidence{Pods: []*corev1.Pod{p}, Now: now}).Diagnosis
 		require.NotNil(t, d, message)
 		assert.Equal(t, runnerapi.CauseUnschedulable, d.Cause)
@@ -401,7 +412,7 @@ func TestRollout_Deadline(t *testing.T) {
 }
 
 func TestDiagnose_HealthyPods(t *testing.T) {
-	fine := pod(corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Second)}}})
+	fine := pod(up(time.Second))
 	starting := pod(waits("ContainerCreating", ""))
 	dying := pod(waits("ErrImagePull", "not found"))
 	at := ago(0)

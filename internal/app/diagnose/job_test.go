@@ -143,15 +143,10 @@ func TestVolume_Diagnosis(t *testing.T) {
 
 func TestVolume_Claims(t *testing.T) {
 	waiting := func(message string, since time.Duration) *corev1.Pod {
-		p := pod(corev1.ContainerStatus{})
-		p.Status.ContainerStatuses = nil
+		p := unscheduled(message, since)
 		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-web-0"},
 		}}}
-		p.Status.Conditions = []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
-			Message: message, LastTransitionTime: ago(since),
-		}}
 		return p
 	}
 	const unboundMessage = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. preemption: 0/1"
@@ -193,7 +188,7 @@ func TestDiagnose_WorkloadEvents(t *testing.T) {
 }
 
 func TestInitContainer_SucceededIsNoFinding(t *testing.T) {
-	p := pod(corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Minute)}}})
+	p := pod(up(time.Minute))
 	p.Spec.InitContainers = []corev1.Container{{Name: "prepare"}}
 	p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "prepare", State: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: ago(2 * time.Minute), FinishedAt: ago(time.Minute)},

@@ -24,7 +24,7 @@ func nodeThat(status corev1.ConditionStatus, message string) *corev1.Node {
 // onNode is a pod that runs on node n1 and that the node controller, not the
 // kubelet, has called not ready.
 func onNode() *corev1.Pod {
-	p := pod(corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}}})
+	p := pod(up(time.Hour))
 	p.Spec.NodeName, p.Status.Phase = "n1", corev1.PodRunning
 	started := ago(time.Hour)
 	p.Status.StartTime = &started
@@ -121,12 +121,7 @@ func TestNode_TerminatingPodOnLost(t *testing.T) {
 
 // TestTaint_Unnamed has the message of Kubernetes 1.36.
 func TestTaint_Unnamed(t *testing.T) {
-	p := pod(corev1.ContainerStatus{})
-	p.Status.ContainerStatuses = nil
-	p.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
-		Message: "0/2 nodes are available: 2 node(s) had untolerated taint(s). preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
-	}}
+	p := unscheduled("0/2 nodes are available: 2 node(s) had untolerated taint(s). preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.", 0)
 	require.True(t, WantsTaints(nil, []*corev1.Pod{p}))
 	node := func(taints ...corev1.Taint) *corev1.Node { return &corev1.Node{Spec: corev1.NodeSpec{Taints: taints}} }
 	tainted := []*corev1.Node{

@@ -51,12 +51,8 @@ func TestPort_Clash(t *testing.T) {
 func TestPort_HostPorts(t *testing.T) {
 	message := "0/2 nodes are available: 1 node(s) didn't have free ports for the requested pod ports, 1 node(s) had untolerated taint(s). preemption: not helpful."
 	find := func(message string) *runnerapi.Diagnosis {
-		p := pod(corev1.ContainerStatus{})
+		p := unscheduled(message, 0)
 		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 9100, ContainerPort: 9100}}
-		p.Status.ContainerStatuses = nil
-		p.Status.Conditions = []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: message,
-		}}
 		d := Find(Evidence{Pods: []*corev1.Pod{p}, Now: now}).Diagnosis
 		require.NotNil(t, d)
 		checkFix(t, d)
@@ -74,7 +70,7 @@ func TestPort_HostPorts(t *testing.T) {
 func TestPort_NotListening(t *testing.T) {
 	stay := Stabilization{Unprobed: 30 * time.Second}
 	find := func(ready, tried time.Duration, try PortTry, proven bool) (Finding, *runnerapi.Condition) {
-		p := pod(corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(ready)}}})
+		p := pod(up(ready))
 		p.Status.PodIP = "192.0.2.1"
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: ago(ready)}}
 		try.At = now.Add(-tried)

@@ -16,9 +16,7 @@ import (
 
 // upFor is a pod that runs and has been ready for this long.
 func upFor(d time.Duration, probes func(*corev1.Container)) *corev1.Pod {
-	p := pod(corev1.ContainerStatus{
-		Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(d)}},
-	})
+	p := pod(up(d))
 	p.Status.Phase = corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: ago(d)}}
 	if probes != nil {

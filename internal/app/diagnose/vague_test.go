@@ -117,12 +117,8 @@ func TestScheduling_NoScheduler(t *testing.T) {
 }
 
 func TestScheduling_NamesLargestNode(t *testing.T) {
-	p := pod(corev1.ContainerStatus{})
-	p.Status.ContainerStatuses = nil
+	p := unscheduled("0/2 nodes are available: 2 Insufficient cpu.", 0)
 	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("900")}
-	p.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/2 nodes are available: 2 Insufficient cpu.",
-	}}
 	require.True(t, WantsTaints(nil, []*corev1.Pod{p}))
 	node := func(name, cpu string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"cpu": resource.MustParse(cpu)}}}

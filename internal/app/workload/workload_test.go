@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -42,8 +41,8 @@ func TestSizing_AppliedInTemplate(t *testing.T) {
 	assert.Equal(t, own, requests(), "turned off, it is gone")
 }
 
-// TestPod_WithinBaseline makes the loosest pod that a spec can ask for:
-// whatever a Runner sends, it gets no part of the node.
+// TestPod_WithinBaseline makes the loosest pod that a spec can ask for: whatever a Runner sends, it
+// gets no part of the node. For annotations see internal/policy/TestPolicy_AnnotationsByName.
 func TestPod_WithinBaseline(t *testing.T) {
 	loosest := runnerapi.Security{
 		RunAsUser: new(int64(0)), RunAsGroup: new(int64(0)), FSGroup: new(int64(0)),
@@ -76,38 +75,11 @@ func TestPod_WithinBaseline(t *testing.T) {
 		}
 	}
 
-	standard := policy.New("a test")
-	standard.Set(policy.Document{}, nil)
-	for what, spec := range loosestNames() {
-		err := standard.Decide(runnerapi.Intent{Command: "put-app", Access: runnerapi.Writes, Runner: "ci", Namespace: "shop", App: &spec})
-		assert.Error(t, err, "the default policy allows %s", what)
-	}
-
 	plain := podTemplate(&v1alpha1.App{Spec: runnerapi.AppSpec{Image: "a"}}).Spec
 	assert.False(t, *plain.AutomountServiceAccountToken)
 	assert.True(t, *plain.SecurityContext.RunAsNonRoot)
 	assert.False(t, *plain.Containers[0].SecurityContext.AllowPrivilegeEscalation)
 	assert.Empty(t, plain.Containers[0].SecurityContext.Capabilities.Add)
-}
-
-// loosestNames are specs with names that have others do something: annotations of pods and of the
-// Ingress, and hosts that take in those of others. internal/policy/TestPolicy_AnnotationsByName
-// has every key that no rule allows, internal/policy/input/TestApp_CoversEveryField every
-// field.
-func loosestNames() map[string]runnerapi.AppSpec {
-	specs := map[string]runnerapi.AppSpec{}
-	for _, key := range []string{
-		"container.apparmor.security.beta.kubernetes.io/web", "seccomp.security.alpha.kubernetes.io/pod", "example.com/a",
-		"nginx.ingress.kubernetes.io/server-snippet", "external-dns.alpha.kubernetes.io/hostname", "cert-manager.io/cluster-issuer",
-	} {
-		some := map[string]string{key: "unconfined"}
-		specs["pods with "+key] = runnerapi.AppSpec{Image: "a", PodAnnotations: some}
-		specs["an Ingress with "+key] = runnerapi.AppSpec{Image: "a", Ingress: &runnerapi.Ingress{
-			Hosts: []runnerapi.IngressHost{{Host: "shop.example.com"}}, Annotations: some,
-		}}
-	}
-	specs["a wildcard"] = runnerapi.AppSpec{Image: "a", Ingress: &runnerapi.Ingress{Hosts: []runnerapi.IngressHost{{Host: "*.example.com"}}}}
-	return specs
 }
 
 // TestCapabilities_OnlyBaseline compares the schema with what
