@@ -13,7 +13,10 @@ tmp_open
 bin_dir="$FAKE/bin" dry_run="${DRY_RUN:-no}"
 hostname() { echo Here; }
 facts_collect() { facts=([K3S_OURS]="$(<"$FAKE/role")" [ROOT]=${FAKE_ROOT:-yes} [INIT]=${FAKE_INIT:-systemd} [ARCH]=amd64 [SELINUX]=no); }
-state_open() { tmp_dir="$STATE_DIR/tmp"; mkdir -p "$tmp_dir" "$STATE_DIR/backups"; }
+state_open() {
+  tmp_dir="$STATE_DIR/tmp"
+  mkdir -p "$tmp_dir" "$STATE_DIR/backups"
+}
 fetch() { cp "$FAKE/site/${1##*/}" "$2"; }
 systemctl() {
   local version kubelet ready unschedulable
@@ -25,5 +28,8 @@ systemctl() {
   echo "$version $ready $unschedulable" >"$FAKE/nodes/here"
 }
 rc-service() { systemctl "$2" "$1"; }
-timeout() { shift; "$@"; }
+timeout() {
+  shift
+  "$@"
+}
 command_upgrade_kubernetes
