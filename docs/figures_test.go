@@ -15,9 +15,9 @@ var update = flag.Bool("update", false, "write the tables of bench.md and chaos.
 
 //go:generate go test . -run TestBenchPages_UpToDate -update
 
-// TestBenchPages_UpToDate compares the tables of bench.md and chaos.md with what bench/*.json renders
-// to, and what the JSON says of its bounds with the bounds in the code. With -update it judges the
-// JSON by these bounds and writes both, without measuring.
+// TestBenchPages_UpToDate compares the tables of bench.md and chaos.md with what bench/*.json
+// renders to, and what the JSON says of its bounds with the bounds in the code. With -update it
+// judges the JSON by these bounds and writes both, without measuring.
 func TestBenchPages_UpToDate(t *testing.T) {
 	for _, part := range figures.Parts() {
 		t.Run(part.Name, func(t *testing.T) {

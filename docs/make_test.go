@@ -27,10 +27,10 @@ var (
 	ofEnvironment = map[string]string{"VULN_REQUIRED": "scripts/vulncheck/main.go", "GOVULNDB": "scripts/vulncheck/main.go"}
 )
 
-// TestMake_DocumentedCommands holds each `make TARGET VARIABLE=VALUE` of the pages and of
-// `make help` against the Makefile, and its packages and tests against the code. The targets demo,
-// test, check, test-touched and bare-clone run in CI. Those that check needs run with it. The others
-// take too long, or publish, and `make -n` expands them here.
+// TestMake_DocumentedCommands holds each `make TARGET VARIABLE=VALUE` of the pages and of `make
+// help` against the Makefile, and its packages and tests against the code. The targets demo, test,
+// check, test-touched and bare-clone run in CI. Those that check needs run with it. The others take
+// too long, or publish, and `make -n` expands them here.
 func TestMake_DocumentedCommands(t *testing.T) {
 	makefile := read(t, "../Makefile")
 	type command struct{ page, target, args string }

@@ -168,8 +168,8 @@ func publicWith(hosts map[string]ingress.PublicHost) ingress.Public {
 	}
 }
 
-// TestPublicApp_GetsHost has a host below the gateway's domain, and no Ingress. Its status follows what the
-// gateway does.
+// TestPublicApp_GetsHost has a host below the gateway's domain, and no Ingress. Its status follows
+// what the gateway does.
 func TestPublicApp_GetsHost(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)

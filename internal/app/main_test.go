@@ -124,8 +124,8 @@ func (r *receiver) pick(name string, refused bool) []events.Event {
 		if e.Name != name || !refused && ended[e.ID] {
 			continue
 		}
-		// An end may be told twice, with the same ID, if the agent reads an App once more that it has
-		// just let go.
+		// An end may be told twice, with the same ID, if the agent reads an App once more that it
+		// has just let go.
 		ended[e.ID] = e.Type == events.Removed
 		out = append(out, e)
 	}

@@ -238,8 +238,8 @@ func TestConsole_LimitsFailedSignIns(t *testing.T) {
 	}
 }
 
-// TestConsoleSession_Ends: authn and operators test every way to end a session. A copy of its cookie
-// ends with it.
+// TestConsoleSession_Ends: authn and operators test every way to end a session. A copy of its
+// cookie ends with it.
 func TestConsoleSession_Ends(t *testing.T) {
 	p := start(t)
 	bob := p.operator("bob", operators.RoleOperator)

@@ -16,8 +16,8 @@ import (
 // FileFirstOperator has the credentials of the first admin, in the data directory.
 const FileFirstOperator = "admin.json"
 
-// openOperators opens the operator API. What operators change reaches the other parts as the changes
-// of another process do.
+// openOperators opens the operator API. What operators change reaches the other parts as the
+// changes of another process do.
 func (c *ControlPlane) openOperators(ctx context.Context) error {
 	admin, err := operators.Over(ctx, c.cfg.data(), c.store.Beside(), c.cfg.Now)
 	if err != nil {

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(victimKubeconfig); path != "" {
 		os.Exit(beKilled(path))
 	}
-	os.Exit(kubetest.Main(m))
+	os.Exit(kubetest.Main(m, kubetest.OwnClusters))
 }
 
 // start is the agent's releases, with exactly the rights of its manifest.

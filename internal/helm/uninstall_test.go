@@ -24,7 +24,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// holds sets the finalizers of a release's Service, as a JSON list, and clears them when the test ends.
+// holds sets the finalizers of a release's Service, as a JSON list, and clears them when the test
+// ends.
 func holds(t *testing.T, env *kubetest.Env, name string) (set func(finalizers string)) {
 	t.Helper()
 	patch := func(ctx context.Context, finalizers string) error {

@@ -71,8 +71,8 @@ func TestConfigMap_DelayedPutKeepsNewer(t *testing.T) {
 	assert.NotEqual(t, newer.Digest, put("third", "old").Digest)
 }
 
-// TestConfigMap_DelayedDeleteSparesNewer has a delete go on in a replica that was held in the middle
-// of it, after another carried it out and something new was written under the same name.
+// TestConfigMap_DelayedDeleteSparesNewer has a delete go on in a replica that was held in the
+// middle of it, after another carried it out and something new was written under the same name.
 func TestConfigMap_DelayedDeleteSparesNewer(t *testing.T) {
 	k := asAgent(t, kubetest.ControlPlane(t))
 	name := key(production, "held-delete")

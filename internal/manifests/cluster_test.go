@@ -37,7 +37,7 @@ import (
 
 const production = "production"
 
-func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, kubetest.OwnClusters)) }
 
 // applier is an Applier with the agent's rights, and what a test does with it.
 type applier struct {

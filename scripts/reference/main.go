@@ -1,6 +1,6 @@
 // Command reference writes the documents, and parts of documents, that follow from code: the tables
-// of calls, rights and commands in docs, the schema and the page of events, the OpenAPI documents of
-// the Runner API and for Runners, the agent's configuration, and the README of each chart.
+// of calls, rights and commands in docs, the schema and the page of events, the OpenAPI documents
+// of the Runner API and for Runners, the agent's configuration, and the README of each chart.
 package main
 
 import (

@@ -120,8 +120,8 @@ func (r packager) packing(p program, platform v1.Platform, format string) (nfpmP
 	return about, r.service(&about, format)
 }
 
-// service adds what runs the program as a service of the machine, if there are such files. An operator
-// starts the service, once it has its settings: docs/cluster-owner/service.md and
+// service adds what runs the program as a service of the machine, if there are such files. An
+// operator starts the service, once it has its settings: docs/cluster-owner/service.md and
 // docs/operator/service.md.
 func (r packager) service(about *nfpmPackage, format string) error {
 	name := about.Name

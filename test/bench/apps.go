@@ -172,9 +172,10 @@ const (
 	healthyInterval = 5 * time.Second
 )
 
-// fillApps deploys the Apps into namespaces whose pods go to simulated nodes. It waits until all are
-// healthy and the agent has reported that to the control plane, which is its last step of a rollout.
-// The next measurement is of an agent beside these Apps, and not of one that is still creating them.
+// fillApps deploys the Apps into namespaces whose pods go to simulated nodes. It waits until all
+// are healthy and the agent has reported that to the control plane, which is its last step of a
+// rollout. The next measurement is of an agent beside these Apps, and not of one that is still
+// creating them.
 func (b *apps) fillApps(ctx context.Context) {
 	patch := run.Must(json.Marshal(map[string]any{"metadata": map[string]any{"annotations": cluster.Simulate()}}))
 	for i := range b.Namespaces {

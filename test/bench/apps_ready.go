@@ -30,8 +30,8 @@ type way struct {
 	start, remove func()
 }
 
-// measureReady runs one new pod after another on the real node. The ways take turns. The time counts
-// from the call, or the start of the command, until the API server reports a ready pod.
+// measureReady runs one new pod after another on the real node. The ways take turns. The time
+// counts from the call, or the start of the command, until the API server reports a ready pod.
 func (b *apps) measureReady(ctx context.Context) {
 	b.namespace(ctx, readyNamespace)
 	ways, took := b.ways(ctx), map[string][]float64{}

@@ -41,7 +41,8 @@ const (
 	monitoringNamespace = "monitoring"
 	// scrapedTimeout is how long Prometheus may take to find and scrape all that there is.
 	scrapedTimeout = 5 * time.Minute
-	// memoryInterval is how often the kubelet is asked, which looks at containers every ten seconds.
+	// memoryInterval is how often the kubelet is asked, which looks at containers every ten
+	// seconds.
 	memoryInterval = 10 * time.Second
 	appPort        = 8080
 )

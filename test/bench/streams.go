@@ -86,8 +86,8 @@ func (b *streams) logging(lines int) runnerapi.AppSpec {
 	return b.app("-lines", fmt.Sprint(lines), "-line-size", fmt.Sprint(b.Line))
 }
 
-// prepareAgent makes the policy that commands which reach into pods need, and the Secret while which
-// exists the agent has its port of metrics open.
+// prepareAgent makes the policy that commands which reach into pods need, and the Secret while
+// which exists the agent has its port of metrics open.
 func (b *streams) prepareAgent(ctx context.Context) {
 	run.Must(b.kube.CoreV1().Secrets("pipeops").Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "pipeops-alerts"}, StringData: map[string]string{"token": "0123456789abcdef0123456789abcdef"},

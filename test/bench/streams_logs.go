@@ -228,8 +228,8 @@ func (b *streams) newest(ctx context.Context, key runnerapi.Key) (n int) {
 }
 
 // commands sends commands for a turn: get an App, list all Apps, or read the end of a log, which
-// goes through the API server and the kubelet, as the stalled one does. The time of each counts from
-// when it was due.
+// goes through the API server and the kubelet, as the stalled one does. The time of each counts
+// from when it was due.
 func (b *streams) commands(ctx context.Context) (took []float64) {
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)

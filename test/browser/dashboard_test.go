@@ -40,7 +40,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, kubetest.OwnClusters)) }
 
 // scene is a dashboard on a real API server, with an agent that is limited to a namespace of its
 // own.

@@ -95,8 +95,8 @@ func (a *auditor) operations(kind ledger.Kind) map[string]int {
 	return n
 }
 
-// allAudited fails with what is missing in the log: a record is stored a moment after its command was
-// answered.
+// allAudited fails with what is missing in the log: a record is stored a moment after its command
+// was answered.
 func (c *chaos) allAudited(ctx context.Context) {
 	run.Check(c.auditor.read(ctx))
 	missing, _ := c.audited(run.Must(c.ledger.Commands()))

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) {
 	render.Child() // of releases
-	os.Exit(kubetest.Main(m))
+	os.Exit(kubetest.Main(m, kubetest.OwnClusters))
 }
 
 // system is a control plane and an agent in this process, over the API server of a real cluster.

@@ -71,10 +71,10 @@ const (
 	moreHeap       = 32 << 20
 )
 
-// TestControlPlane_NoGrowthUnderAttack has thousands of hostile connections come to all listeners of a
-// real control plane with a real agent's tunnel, from all addresses of this machine, while an
-// agent and a Runner go on working. Afterwards there are as many goroutines as before, and as
-// much memory.
+// TestControlPlane_NoGrowthUnderAttack has thousands of hostile connections come to all listeners
+// of a real control plane with a real agent's tunnel, from all addresses of this machine, while an
+// agent and a Runner go on working. Afterwards there are as many goroutines as before, and as much
+// memory.
 func TestControlPlane_NoGrowthUnderAttack(t *testing.T) {
 	s := startSystem(t)
 	s.heartbeat(t)

@@ -66,7 +66,7 @@ type once struct {
 type Option func()
 
 // OwnClusters gives a package clusters of its own, because its tests change what is not in a
-// namespace: nodes, the CRD, admission policies.
+// namespace (nodes, the CRD, admission policies), or share a namespace of the manifest.
 func OwnClusters() { own = true }
 
 var (

@@ -14,8 +14,8 @@ import (
 )
 
 // share returns a cluster that the packages of this machine share: it starts with the first of them
-// and stops with the last. Its name has a digest of the agent's manifest, because other checkouts may
-// have another one.
+// and stops with the last. Its name has a digest of the agent's manifest, because other checkouts
+// may have another one.
 func share(ctx context.Context, options cluster.Options) (*cluster.Cluster, error) {
 	manifest, err := deployments.Agent()
 	if err != nil {

@@ -121,7 +121,8 @@ func TestDeploy_Interrupted(t *testing.T) {
 	assert.Contains(t, r.err.String(), "pipeops-runner status shop web -n production --wait")
 }
 
-// TestSuperseded: a later change or run takes the place of one that somebody waits for, and goes on.
+// TestSuperseded: a later change or run takes the place of one that somebody waits for, and goes
+// on.
 func TestSuperseded(t *testing.T) {
 	t.Parallel()
 	for kind, run := range map[string][]string{

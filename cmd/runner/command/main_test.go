@@ -103,7 +103,10 @@ func TestScripts(t *testing.T) {
 					env.Setenv("GORACE", "atexit_sleep_ms=0")
 					return nil
 				},
-				Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){
+					"exits":        exits,
+					"tar-in-image": func(*testscript.TestScript, bool, []string) { w.agent.Backend.Machine() },
+				},
 			})
 		})
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/admintest"
 )
 
-// TestIdentify_WithoutDatabase returns 503 for callers whom the database would know: clients take 401
-// as final.
+// TestIdentify_WithoutDatabase returns 503 for callers whom the database would know: clients take
+// 401 as final.
 func TestIdentify_WithoutDatabase(t *testing.T) {
 	p := open(t)
 	agent, runner, operator := p.agent(t, "shop"), p.issue(t, ca.RoleRunner, "ci"), p.issue(t, ca.RoleOperator, "alice")

@@ -43,7 +43,8 @@ func (d Data) Backup(ctx context.Context, file string, keep int) error {
 	return nil
 }
 
-// shift renames FILE.1 to FILE.2 and so on, and links FILE as FILE.1, so that FILE never disappears.
+// shift renames FILE.1 to FILE.2 and so on, and links FILE as FILE.1, so that FILE never
+// disappears.
 func shift(file string, keep int) error {
 	if keep == 0 {
 		return nil

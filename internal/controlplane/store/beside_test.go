@@ -11,7 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// TestStore_Beside: each part is notified of the other's changes, and its end leaves the database open.
+// TestStore_Beside: each part is notified of the other's changes, and its end leaves the database
+// open.
 func TestStore_Beside(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.Store) {
 		other := s.Beside()

@@ -69,8 +69,9 @@ func (e *postgres) beside() (engine, queries) {
 	return &other, newQueries(alone{timed{e.db}, &other})
 }
 
-// writable has the pool drop a connection that became read-only, or began so, during a failover. The
-// server reports both (https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-ASYNC).
+// writable has the pool drop a connection that became read-only, or began so, during a failover.
+// The server reports both
+// (https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-ASYNC).
 func writable(_ context.Context, conn *pgx.Conn) error {
 	for _, parameter := range []string{"in_hot_standby", "default_transaction_read_only"} {
 		if conn.PgConn().ParameterStatus(parameter) == "on" {

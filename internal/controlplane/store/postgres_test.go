@@ -123,7 +123,8 @@ func TestPostgres_Reconnects(t *testing.T) {
 	require.NoError(t, serve.PutSetting(ctx, "a", "c"))
 }
 
-// TestPostgres_DropsReadOnlyConnections: those that the pool opened while the server took no writes.
+// TestPostgres_DropsReadOnlyConnections: those that the pool opened while the server took no
+// writes.
 func TestPostgres_DropsReadOnlyConnections(t *testing.T) {
 	t.Parallel()
 	d, ctx := hosted(t), t.Context()

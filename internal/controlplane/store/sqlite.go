@@ -46,10 +46,10 @@ func Open(ctx context.Context, file string) (*Store, error) {
 }
 
 func openFile(file string) (*sql.DB, error) {
-	// SQLite gives its side files the permissions of the main one. A database that exists must not be
-	// opened and closed here: that would drop the POSIX locks of this process' other connections, and
-	// another program would take itself for the last user and remove the write-ahead log
-	// (https://sqlite.org/howtocorrupt.html, 2.2).
+	// SQLite gives its side files the permissions of the main one. A database that exists must not
+	// be opened and closed here: that would drop the POSIX locks of this process' other
+	// connections, and another program would take itself for the last user and remove the
+	// write-ahead log (https://sqlite.org/howtocorrupt.html, 2.2).
 	switch f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); {
 	case err == nil:
 		if err := f.Close(); err != nil {

@@ -52,8 +52,9 @@ type engine interface {
 	lead(ctx context.Context, lead func(context.Context)) error
 	// watch calls changed after another process wrote, at most once per interval.
 	watch(ctx context.Context, every time.Duration, changed func()) error
-	// beside returns an engine on the same connections whose changes watch reports as those of another
-	// process, and its queries outside of transactions. Its close leaves the connections open.
+	// beside returns an engine on the same connections whose changes watch reports as those of
+	// another process, and its queries outside of transactions. Its close leaves the connections
+	// open.
 	beside() (engine, queries)
 	close() error
 }
@@ -119,8 +120,8 @@ type querier interface {
 // Close closes the database.
 func (s *Store) Close() error { return s.engine.close() }
 
-// Beside returns the same database for another part of this process. Watch reports what that changes,
-// as it does for another process. Close both.
+// Beside returns the same database for another part of this process. Watch reports what that
+// changes, as it does for another process. Close both.
 func (s *Store) Beside() *Store {
 	other := *s
 	other.engine, other.queries = s.engine.beside()

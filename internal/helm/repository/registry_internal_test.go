@@ -30,9 +30,9 @@ func pour(w http.ResponseWriter, taken *atomic.Int64) {
 	}
 }
 
-// TestRegistry_EndlessResponse has a registry answer with 1 GiB in place of everything that is asked of
-// it: that costs the agent little, and is refused by name. A blob is not read beyond the size that
-// its manifest says.
+// TestRegistry_EndlessResponse has a registry answer with 1 GiB in place of everything that is
+// asked of it: that costs the agent little, and is refused by name. A blob is not read beyond the
+// size that its manifest says.
 func TestRegistry_EndlessResponse(t *testing.T) {
 	const manifest = `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",` +
 		`"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"sha256:0f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08","size":2},` +

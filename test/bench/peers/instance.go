@@ -170,8 +170,8 @@ func (r *results) closed(c *contender, clients int, got load.Closed) {
 	r.add(c.row, fmt.Sprintf("p99.%d", clients), got.P99)
 }
 
-// took records the CPU time that each of a number of requests or MiB took on all cores, of all sides
-// together and of each.
+// took records the CPU time that each of a number of requests or MiB took on all cores, of all
+// sides together and of each.
 func (r *results) took(c *contender, what string, before map[string]float64, number float64) {
 	all := 0.0
 	for side, now := range c.cpu() {

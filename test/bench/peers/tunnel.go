@@ -17,8 +17,8 @@ import (
 )
 
 // tunnel measures the tunnel beside its peers. It has many short turns and not few long ones: a
-// virtual machine changes its speed for seconds at a time, and compared values must be from the same
-// moment.
+// virtual machine changes its speed for seconds at a time, and compared values must be from the
+// same moment.
 type tunnel struct {
 	Rounds     int           `flag:"rounds" usual:"40" short:"1" help:"rounds of requests, in which the ways take turns; peers are in every third"`
 	Duration   time.Duration `flag:"measure" usual:"250ms" short:"400ms" help:"how long each way is measured in a round, at each number of clients"`
@@ -161,8 +161,8 @@ func (b *tunnel) measureBulk(ctx context.Context) {
 	})
 }
 
-// measureBeside compares how the p99 of 50 clients changes on our way with how it does on the direct
-// one.
+// measureBeside compares how the p99 of 50 clients changes on our way with how it does on the
+// direct one.
 func (b *tunnel) measureBeside(ctx context.Context) {
 	b.InRounds(b.Rounds, func(round int) {
 		for _, c := range b.taking(round, false) {
@@ -203,8 +203,8 @@ func (b *tunnel) measureReconnect(ctx context.Context) {
 	all.Wait()
 }
 
-// measureFar measures the ways one after the other: each with a delay line before its agent, and the
-// others stopped.
+// measureFar measures the ways one after the other: each with a delay line before its agent, and
+// the others stopped.
 func (b *tunnel) measureFar(ctx context.Context) {
 	for _, i := range b.instances {
 		i.stop()

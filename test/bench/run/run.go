@@ -23,7 +23,8 @@ import (
 )
 
 // Benchmark measures a part. It is a pointer to a struct, whose fields with these tags are its
-// sizes: flag is the name, usual the default, short that of -short if it differs, and help the text.
+// sizes: flag is the name, usual the default, short that of -short if it differs, and help the
+// text.
 type Benchmark interface {
 	Measure(ctx context.Context, r *Run)
 }

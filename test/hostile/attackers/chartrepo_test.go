@@ -27,8 +27,8 @@ type chart struct {
 	says        string // is in the answer
 }
 
-// TestHelmRelease_HostileRepository has an honest Runner, whom the policy lets install charts, deploy
-// from a repository that means ill.
+// TestHelmRelease_HostileRepository has an honest Runner, whom the policy lets install charts,
+// deploy from a repository that means ill.
 func TestHelmRelease_HostileRepository(t *testing.T) {
 	setPolicy(t, repositories)
 	enforceBaseline(t)

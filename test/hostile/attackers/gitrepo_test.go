@@ -71,8 +71,8 @@ func startGit(t *testing.T) *gitHost {
 	return g
 }
 
-// TestSource_HostileRepository has an honest Runner, whom the policy lets follow repositories, follow
-// some of a server that means ill.
+// TestSource_HostileRepository has an honest Runner, whom the policy lets follow repositories,
+// follow some of a server that means ill.
 func TestSource_HostileRepository(t *testing.T) {
 	setPolicy(t, repositories)
 	enforceBaseline(t)

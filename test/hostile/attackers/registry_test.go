@@ -100,8 +100,8 @@ func failing(message string) http.HandlerFunc {
 	}
 }
 
-// TestHelmRelease_HostileRegistry has an honest Runner deploy charts out of registries that mean ill. Images
-// of Apps are not the agent's to fetch: the node's kubelet does.
+// TestHelmRelease_HostileRegistry has an honest Runner deploy charts out of registries that mean
+// ill. Images of Apps are not the agent's to fetch: the node's kubelet does.
 func TestHelmRelease_HostileRegistry(t *testing.T) {
 	setPolicy(t, repositories)
 	enforceBaseline(t)

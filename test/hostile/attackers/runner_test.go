@@ -18,8 +18,8 @@ import (
 // patience is how long the agent may take to end a hostile connection.
 const patience = 5 * time.Minute
 
-// TestRunnerAPI_HostileRunner has a Runner with the default policy try what issues and reviews have thought
-// of.
+// TestRunnerAPI_HostileRunner has a Runner with the default policy try what issues and reviews have
+// thought of.
 func TestRunnerAPI_HostileRunner(t *testing.T) {
 	s := open(t, func() {
 		c := newCaller(t, honest)

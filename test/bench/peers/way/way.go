@@ -40,8 +40,8 @@ type Place struct {
 	RelaySpare, AgentSpare [2]string
 }
 
-// Way is one way. Relay and Agent each run one side of it. They run in processes of their own, which
-// a signal ends: frp's and konnectivity's parts cannot be stopped otherwise.
+// Way is one way. Relay and Agent each run one side of it. They run in processes of their own,
+// which a signal ends: frp's and konnectivity's parts cannot be stopped otherwise.
 type Way struct {
 	Name string
 	// Note describes it in one line.

@@ -43,8 +43,8 @@ type event struct {
 	FailedBuild string  `json:",omitempty"`
 }
 
-// executor is what gotestsum runs in place of `go test`: it runs a plan, and prints the events of all
-// jobs as those of one command.
+// executor is what gotestsum runs in place of `go test`: it runs a plan, and prints the events of
+// all jobs as those of one command.
 type executor struct {
 	out   io.Writer
 	quiet bool // gotestsum refuses lines that are not events while it repeats a test

@@ -148,8 +148,8 @@ func printSkips(out io.Writer, skips []skip, p plan) (unexpected int) {
 	return unexpected
 }
 
-// expected reports whether a line "PACKAGE TEST REASON" of skips.txt allows a skip. Package and test
-// are patterns of path.Match, or * for all; the reason is a regular expression.
+// expected reports whether a line "PACKAGE TEST REASON" of skips.txt allows a skip. Package and
+// test are patterns of path.Match, or * for all; the reason is a regular expression.
 func expected(s skip) bool {
 	pkg, _, _ := strings.Cut(short(s.pkg), " ")
 	for line := range strings.Lines(skipsFile) {

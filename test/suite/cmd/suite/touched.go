@@ -97,9 +97,9 @@ func (m *module) touches(p part, files []string) bool {
 	})
 }
 
-// changedFiles returns the files that differ from base, and says what base is. Without base, that is
-// where this branch left origin/main. On main itself nothing shows where the last change began: it
-// may consist of many commits. All files count as changed there.
+// changedFiles returns the files that differ from base, and says what base is. Without base, that
+// is where this branch left origin/main. On main itself nothing shows where the last change began:
+// it may consist of many commits. All files count as changed there.
 func changedFiles(ctx context.Context, base string) (files []string, since string, err error) {
 	since = "since " + base
 	if base == "" {
