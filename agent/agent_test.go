@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	render.Child() // of releases
-	os.Exit(kubetest.Main(m))
+	os.Exit(kubetest.Main(m, kubetest.OwnClusters))
 }
 
 const (
