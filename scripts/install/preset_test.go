@@ -101,10 +101,10 @@ func agentOf(t *testing.T, text []byte) appsv1.Deployment {
 
 func TestPreset_KeptForNextRun(t *testing.T) {
 	state := "PIPEOPS_INSTALL_STATE=" + t.TempDir()
-	said := bashOK(t, `echo "[$PRESET]"; preset_keep`, state, "PRESET=minimum")
-	said = bashOK(t, `echo "[$PRESET]"; preset_keep`, state)
+	bashOK(t, `echo "[$PRESET]"; preset_keep`, state, "PRESET=minimum")
+	said := bashOK(t, `echo "[$PRESET]"; preset_keep`, state)
 	assert.Equal(t, "[minimum]\n", said)
-	said = bashOK(t, `preset_keep`, state, "PRESET=default")
+	bashOK(t, `preset_keep`, state, "PRESET=default")
 	said = bashOK(t, `echo "[$PRESET]$(preset_resources)"`, state)
 	assert.Equal(t, "[default]\n", said)
 

@@ -81,9 +81,12 @@ func (p *Plane) Restart(t *testing.T) {
 	p.Config.APIListen, p.Config.TunnelListen, p.Config.EdgeListen = at.API.String(), at.Tunnel.String(), at.Edge.String()
 	p.Admin, err = operators.Open(t.Context(), datadir.Data{Dir: p.Config.DataDir, Database: p.Config.Database}, p.Clock.Now)
 	require.NoError(t, err)
-	end := await.Background(t, "the control plane", p.Run)
+	ctx, cancel := context.WithCancel(context.Background()) // a subtest may restart it for the tests after it
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
 	p.stop = sync.OnceFunc(func() {
-		end()
+		cancel()
+		assert.NoError(t, await.Receive(t, done, "the end of the control plane"))
 		assert.NoError(t, p.Admin.Close())
 	})
 }

@@ -130,13 +130,13 @@ func TestRunner_Renew(t *testing.T) {
 	call := func(certificate string) *http.Request { return admintest.CallBy(t, certificate, "") }
 	renew := func(certificate string) *x509.Certificate {
 		t.Helper()
-		answer, err := p.Authenticator.Renew(call(certificate))
+		answer, err := p.Renew(call(certificate))
 		require.NoError(t, err)
 		return admintest.Certificate(t, answer.Certificate)
 	}
 	refused := func(certificate string, code problem.Code, words ...string) {
 		t.Helper()
-		answer, err := p.Authenticator.Renew(call(certificate))
+		answer, err := p.Renew(call(certificate))
 		admintest.Refused(t, err, code, words...)
 		assert.Zero(t, answer)
 		name, err := p.RunnerOfRequest(call(certificate))

@@ -34,8 +34,8 @@ func (plane) Seen(context.Context, string, announce.Clone) {}
 
 func open(t *testing.T) plane {
 	p := plane{Plane: admintest.Open(t), t: t}
-	callers := &authn.Authenticator{Store: p.Database(), CA: p.Plane.CA, TrustDomain: datadir.DefaultTrustDomain, Now: p.Clock, Clones: p}
-	p.Registrar = enrolment.New(p.Database(), p.Plane.CA, callers, directory.Directory{AgentsDomain: datadir.DefaultAgentsDomain}, enrolment.Config{
+	callers := &authn.Authenticator{Store: p.Database(), CA: p.CA, TrustDomain: datadir.DefaultTrustDomain, Now: p.Clock, Clones: p}
+	p.Registrar = enrolment.New(p.Database(), p.CA, callers, directory.Directory{AgentsDomain: datadir.DefaultAgentsDomain}, enrolment.Config{
 		TrustDomain: datadir.DefaultTrustDomain, CertificateTTL: time.Hour, Heartbeats: 30, Now: p.Clock, Log: zerolog.Nop(),
 		Edge: func() string { return "cp.example.com:9443" }, Tunnels: func(string) []controlapi.TunnelEndpoint { return nil },
 	})

@@ -41,7 +41,7 @@ func vacuumInto(ctx context.Context, file, to string) (err error) {
 	return err
 }
 
-// check reads the whole database in a file that nobody else uses.
+// check reads the whole database in a file that no other process uses.
 func check(ctx context.Context, file string) (err error) {
 	db, err := sql.Open("sqlite", uri(file, url.Values{"mode": {"ro"}, "immutable": {"1"}}))
 	if err != nil {

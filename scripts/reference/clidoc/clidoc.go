@@ -61,7 +61,7 @@ func (r Reference) groups(root *cobra.Command) (all []group) {
 			byTitle[title] = append(byTitle[title], cmd)
 		}
 	}
-	titles := []string{}
+	titles := make([]string, 0, len(root.Groups()))
 	for _, g := range root.Groups() {
 		titles = append(titles, strings.TrimSuffix(g.ID, ":"))
 	}

@@ -57,7 +57,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// copyBlocks copies by large blocks, whatever faster way the two would find.
+// copyBlocks copies by large blocks, in place of a faster way that the two may have.
 func copyBlocks(to io.Writer, from io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, block))
 }

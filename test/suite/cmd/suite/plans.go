@@ -29,7 +29,7 @@ var slow = []string{
 func testPlan(m *module) plan {
 	real, own := m.groups()
 	clusters := slices.DeleteFunc(slices.Clone(real), m.isCommandLine)
-	others := append(own, slices.DeleteFunc(real, func(pkg string) bool { return !m.isCommandLine(pkg) })...)
+	others := slices.Concat(own, slices.DeleteFunc(real, func(pkg string) bool { return !m.isCommandLine(pkg) }))
 	return beside(
 		job{Name: "clusters and machines", Args: []string{"-p", "2"}, Packages: slowestFirst(clusters)},
 		job{Name: "other packages", Args: []string{"-p", "2"}, Packages: slowestFirst(others)},
