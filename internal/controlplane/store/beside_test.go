@@ -16,7 +16,7 @@ import (
 func TestStore_Beside(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.Store) {
 		other := s.Beside()
-		mine, theirs := make(chan struct{}, 100), make(chan struct{}, 100)
+		mine, theirs := make(chan struct{}, 1000), make(chan struct{}, 1000)
 		watching, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
 		for _, w := range []struct {
@@ -25,10 +25,14 @@ func TestStore_Beside(t *testing.T) {
 		}{{s, mine}, {other, theirs}} {
 			go func() { ended <- w.of.Watch(watching, time.Millisecond, func() { w.heard <- struct{}{} }) }()
 		}
-		require.NoError(t, other.PutSetting(t.Context(), "a", "b"))
-		await.Receive(t, mine, "word of the other's change")
-		require.NoError(t, s.PutSetting(t.Context(), "a", "c"))
-		await.Receive(t, theirs, "word of the first one's change")
+		heard := func(from *store.Store, by chan struct{}) func() bool {
+			return func() bool { // Watch may not have begun
+				require.NoError(t, from.PutSetting(t.Context(), "a", "b"))
+				return len(by) > 0
+			}
+		}
+		await.Until(t, "the first one is notified", heard(other, mine))
+		await.Until(t, "the other is notified", heard(s, theirs))
 		stop()
 		for range 2 {
 			require.NoError(t, await.Receive(t, ended, "the end of Watch"))
