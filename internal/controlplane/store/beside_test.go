@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -16,18 +17,27 @@ import (
 func TestStore_Beside(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.Store) {
 		other := s.Beside()
-		mine, theirs := make(chan struct{}, 1000), make(chan struct{}, 1000)
+		mine, theirs := make(chan struct{}, 1), make(chan struct{}, 1)
 		watching, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
 		for _, w := range []struct {
 			of    *store.Store
 			heard chan struct{}
 		}{{s, mine}, {other, theirs}} {
-			go func() { ended <- w.of.Watch(watching, time.Millisecond, func() { w.heard <- struct{}{} }) }()
+			go func() {
+				ended <- w.of.Watch(watching, time.Millisecond, func() {
+					select {
+					case w.heard <- struct{}{}:
+					default:
+					}
+				})
+			}()
 		}
 		heard := func(from *store.Store, by chan struct{}) func() bool {
+			n := 0
 			return func() bool { // Watch may not have begun
-				require.NoError(t, from.PutSetting(t.Context(), "a", "b"))
+				n++
+				require.NoError(t, from.PutSetting(t.Context(), "a", strconv.Itoa(n)))
 				return len(by) > 0
 			}
 		}
