@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -53,22 +55,22 @@ func readyPod(uid string) *corev1.Pod {
 
 // program is what listens in a pod.
 type program struct {
-	open  map[string]bool // by address
-	tries int
-	mute  bool // there is no way to the pod
+	open  sync.Map // addresses
+	tries atomic.Int32
+	mute  atomic.Bool // there is no way to the pod
 }
 
 func (p *program) reach() podport.Reach {
 	return podport.Reach{
 		Dial: func(_ context.Context, address string) error {
-			p.tries++
-			if p.open[address] {
+			p.tries.Add(1)
+			if _, open := p.open.Load(address); open {
 				return nil
 			}
 			return syscall.ECONNREFUSED
 		},
 		Forward: func(_ context.Context, _ *corev1.Pod, port int32) error {
-			if p.mute {
+			if p.mute.Load() {
 				return errors.New("no route")
 			}
 			return fmt.Errorf("port %d: connection refused", port)
@@ -80,7 +82,7 @@ func (p *program) reach() podport.Reach {
 func tried(t *testing.T, run func(t *testing.T, s *store.Store, p *ports, in *program, look func() diagnose.PortTry)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, in, leads := newStore(), &program{open: map[string]bool{}}, true
+		s, in, leads := newStore(), &program{}, true
 		p := newPorts(s, in.reach(), func() bool { return leads }, time.Now)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -96,17 +98,17 @@ func tried(t *testing.T, run func(t *testing.T, s *store.Store, p *ports, in *pr
 
 func TestPorts_TriedUntilOpen(t *testing.T) {
 	tried(t, func(t *testing.T, s *store.Store, _ *ports, in *program, look func() diagnose.PortTry) {
-		in.open["10.0.0.1:80"] = true
+		in.open.Store("10.0.0.1:80", true)
 		look()
 		assert.Equal(t, webKey, (<-s.Resynced()).Object.Key(), "that port 81 is refused is news")
 		assert.EqualValues(t, 81, look().Refused)
-		in.open["10.0.0.1:81"] = true
+		in.open.Store("10.0.0.1:81", true)
 		<-s.Resynced()
 		assert.Zero(t, look().Refused)
-		before := in.tries
+		before := in.tries.Load()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		assert.Equal(t, before, in.tries, "what has listened once is not tried again")
+		assert.Equal(t, before, in.tries.Load(), "what has listened once is not tried again")
 	})
 }
 
@@ -126,14 +128,14 @@ func TestPorts_LooksAgainAtEndOfPeriod(t *testing.T) {
 
 func TestPorts_GivesUpUnreachablePod(t *testing.T) {
 	tried(t, func(t *testing.T, _ *store.Store, p *ports, in *program, look func() diagnose.PortTry) {
-		in.mute = true
+		in.mute.Store(true)
 		look()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		before := in.tries
+		before := in.tries.Load()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		assert.Equal(t, before, in.tries)
+		assert.Equal(t, before, in.tries.Load())
 		assert.Zero(t, look().Refused)
 		p.of(web(), []*corev1.Pod{readyPod("b")}, diagnose.Stabilization{Unprobed: time.Minute})
 		assert.NotContains(t, p.pods, types.UID("a"), "it is gone")
@@ -148,7 +150,7 @@ func TestPorts_OnlyLeaderTries(t *testing.T) {
 		defer p.queue.ShutDown()
 		p.of(web(), []*corev1.Pod{readyPod("a")}, diagnose.Stabilization{Unprobed: time.Minute})
 		p.try(t.Context(), "a")
-		assert.Zero(t, in.tries)
+		assert.Zero(t, in.tries.Load())
 		assert.Empty(t, p.pods, "the next leader begins again")
 		none := web()
 		none.Spec.Ports = nil
