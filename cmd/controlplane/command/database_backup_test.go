@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
 // TestDatabaseBackup_BesideLoad runs the documented commands, and the sqlite3 tool, while a control
-// plane writes. Both tools once took the lock of the database for free and removed its log.
+// plane writes. sqlite3 once found no locks of the control plane, and removed its write-ahead log.
 func TestDatabaseBackup_BesideLoad(t *testing.T) {
 	if postgres.Chosen(t) != postgres.SQLite {
 		t.Skip("PostgreSQL has tools of its own")
@@ -97,6 +98,7 @@ func TestDatabaseBackup_RefusesWhatIsDamaged(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	require.NoError(t, os.WriteFile(backup, []byte("the last good one"), 0o600))
+	require.ErrorContains(t, datadir.Data{Dir: dir}.Backup(t.Context(), data, 0), "is the database itself")
 	content, err := os.ReadFile(data)
 	require.NoError(t, err)
 	for i := len(content) / 2; i < len(content); i++ {

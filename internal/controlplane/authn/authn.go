@@ -113,7 +113,7 @@ func undecided(err error) error {
 	if refused, ok := errors.AsType[*problem.Error](err); err == nil || ok && refused != nil {
 		return err
 	}
-	return fmt.Errorf("%w: %w", problem.Errorf(problem.Unavailable, "try again in a moment; the control plane's log has the reason",
+	return fmt.Errorf("%w: %w", problem.Errorf(problem.Unavailable, "try again in a moment",
 		"the control plane cannot identify the caller: its database does not respond").WithRetryAfter(retryAfter), err)
 }
 

@@ -27,6 +27,11 @@ func (d Data) Backup(ctx context.Context, file string, keep int) error {
 	if !d.Has(FileDatabase) {
 		return fmt.Errorf("%s has no %s to back up; give --data-dir as `pipeops-controlplane serve` has it", d.Dir, FileDatabase)
 	}
+	if live, err := os.Stat(filepath.Join(d.Dir, FileDatabase)); err == nil {
+		if at, err := os.Stat(file); err == nil && os.SameFile(live, at) {
+			return fmt.Errorf("%s is the database itself; name another file", file)
+		}
+	}
 	fresh := file + ".new"
 	if err := store.Backup(ctx, filepath.Join(d.Dir, FileDatabase), fresh); err != nil {
 		return err
