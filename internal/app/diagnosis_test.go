@@ -69,7 +69,7 @@ func startByEvents(t *testing.T, env *kubetest.Env, namespace string) *app.Engin
 }
 
 // troubled is the App once it says what is wrong. It may have done well first, and
-// on a machine under load an event may come after what it tells of.
+// on a busy machine, an event may arrive after the change that it reports.
 func troubled(t *testing.T, e *app.Engine, k runnerapi.Key, f failures.Failure) runnerapi.App {
 	t.Helper()
 	var a runnerapi.App

@@ -428,7 +428,7 @@ func goodSpecs(t *testing.T) map[string]runnerapi.AppSpec {
 // ends are arguments of test/apps/hello, which says so and ends with that code.
 func ends(code string) []string { return []string{"-crash-after=50ms", "-exit-code=" + code} }
 
-// TestJob_Rerun tells runs of the same spec apart, by the log of each try.
+// TestJob_Rerun distinguishes runs of the same spec by the log of each attempt.
 func TestJob_Rerun(t *testing.T) {
 	suite.Release(t, "further lives of Jobs and Pipelines")
 	t.Parallel()

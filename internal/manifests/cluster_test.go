@@ -91,7 +91,7 @@ func (a applier) applied(set manifests.Set, text string, o manifests.Options, ab
 	return r
 }
 
-// held is what there is of a set.
+// held is the existing objects of a set.
 func (a applier) held(set manifests.Set, about ...any) runnerapi.ManifestSet {
 	a.t.Helper()
 	s, err := a.Get(a.t.Context(), set)

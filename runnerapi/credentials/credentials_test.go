@@ -183,7 +183,7 @@ func TestGrant_InCertificate(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "env=prod,region in (eu,us)", got.String())
 	_, err = limited.Verify(opts)
-	require.ErrorAs(t, err, &x509.UnhandledCriticalExtension{}, "whoever knows nothing of grants refuses it")
+	require.ErrorAs(t, err, &x509.UnhandledCriticalExtension{}, "a verifier without support for grants refuses it")
 	_, err = credentials.Understood(limited).Verify(opts)
 	require.NoError(t, err)
 	assert.Len(t, limited.UnhandledCriticalExtensions, 1, "the certificate itself is as it was")

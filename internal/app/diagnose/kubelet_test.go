@@ -45,7 +45,7 @@ func TestKubelet_CatchingUpPasses(t *testing.T) {
 		})
 	}
 	d := find(2*time.Second, `secret "certs" not found`).Diagnosis
-	require.NotNil(t, d, "what does not pass is told at once")
+	require.NotNil(t, d, "a final error is reported at once")
 	assert.Equal(t, runnerapi.CauseMissingSecret, d.Cause)
 }
 
