@@ -17,7 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, kubetest.OwnClusters)) }
 
 const patience = 3 * time.Minute
 

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	render.Child()
-	os.Exit(kubetest.Main(m))
+	os.Exit(kubetest.Main(m, kubetest.OwnClusters))
 }
 
 // atATime is how many failures happen at a time, each to an App, a set and a release: a node of two

@@ -66,7 +66,8 @@ type once struct {
 type Option func()
 
 // OwnClusters gives a package clusters of its own, because its tests change what is not in a
-// namespace (nodes, the CRD, admission policies), or share a namespace of the manifest.
+// namespace (nodes, the CRD, admission policies), share a namespace of the manifest, or run a whole
+// agent, which acts in every namespace.
 func OwnClusters() { own = true }
 
 var (

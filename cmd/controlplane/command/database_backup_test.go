@@ -13,15 +13,11 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
-	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
 // TestDatabaseBackup_BesideLoad runs the documented commands, and the sqlite3 tool, while a control
 // plane writes. sqlite3 once found no locks of the control plane, and removed its write-ahead log.
 func TestDatabaseBackup_BesideLoad(t *testing.T) {
-	if postgres.Chosen(t) != postgres.SQLite {
-		t.Skip("PostgreSQL has tools of its own")
-	}
 	doc := documented(t)
 	t.Chdir(t.TempDir())
 	p := startServe(t, "data")
