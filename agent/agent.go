@@ -29,6 +29,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/recording"
 	"github.com/pipeops/pipeops-vm-agent/internal/render/cage"
 	"github.com/pipeops/pipeops-vm-agent/internal/sdnotify"
@@ -174,10 +175,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	for {
 		err := a.serve(ctx)
-		if !controlapi.Forgotten(err) && !controlapi.Cloned(err) {
+		if !controlapi.Forgotten(err) && !controlapi.Cloned(err) && !problem.Is(err, controlapi.CodeCertificateUnknown) {
 			return errUnlessStopped(ctx, err)
 		}
-		a.log.Warn().Err(err).Msg("the control plane does not know this agent, or as another cluster's: registering again, if there is a token")
+		a.log.Warn().Err(err).Msg("the control plane does not accept this agent's identity: registering again, if there is a token")
 		switch again := a.enrolment.registerAgain(ctx, a.current.Load()); {
 		case errors.Is(again, errNoToken), controlapi.Cloned(err) && again != nil: // the token may be the original's, used up long ago
 			return errUnlessStopped(ctx, fmt.Errorf("%w; registering anew: %w", err, again))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -131,27 +132,78 @@ func TestRestart_KeepsAgentID(t *testing.T) {
 // selfUpdates are agents without self-update and with it.
 var selfUpdates = map[string]func(*config.Config){"without self-update": func(*config.Config) {}, "with self-update": selfUpdating}
 
+// backUp copies the control plane's data, and returns a function that restores it.
+func backUp(t *testing.T, p *planetest.Plane) (restore func()) {
+	t.Helper()
+	backup := t.TempDir() + "/data"
+	p.Stop()
+	require.NoError(t, exec.Command("cp", "-a", p.Config.DataDir, backup).Run())
+	p.Restart(t)
+	return func() {
+		p.Stop()
+		require.NoError(t, os.RemoveAll(p.Config.DataDir))
+		require.NoError(t, exec.Command("cp", "-a", backup, p.Config.DataDir).Run())
+		p.Restart(t)
+	}
+}
+
 // TestRegister_AfterForgotten restores a backup of the control plane from before the registration.
 func TestRegister_AfterForgotten(t *testing.T) {
 	for name, updates := range selfUpdates {
 		t.Run(name, func(t *testing.T) {
 			p := planetest.Start(t)
 			invitation := token(t, p)
-			p.Stop()
-			backup := t.TempDir() + "/data"
-			require.NoError(t, exec.Command("cp", "-a", p.Config.DataDir, backup).Run())
-			p.Restart(t)
+			restore := backUp(t, p)
 			run(t, p, t.TempDir(), invitation, updates)
 			p.AwaitOnline(t, time.Time{})
-
-			p.Stop()
-			require.NoError(t, os.RemoveAll(p.Config.DataDir))
-			require.NoError(t, exec.Command("cp", "-a", backup, p.Config.DataDir).Run())
 			restored := p.Clock.Now()
-			p.Restart(t)
+			restore()
 			p.AwaitOnline(t, restored)
 		})
 	}
+}
+
+// TestRestore_KeepsAgent restores a backup from before an agent renewed its certificate twice.
+func TestRestore_KeepsAgent(t *testing.T) {
+	for name, c := range map[string]struct{ since, later time.Duration }{
+		"1 hour": {since: time.Hour}, "1 day": {since: 24 * time.Hour}, "60 days": {since: 60 * 24 * time.Hour},
+		"with a certificate that has ended": {since: time.Hour, later: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, dir := planetest.Start(t, func(c *controlplane.Config) { c.CertificateTTL = 20 * time.Minute }), t.TempDir()
+			first := run(t, p, dir, token(t, p))
+			id := p.AwaitOnline(t, time.Time{})
+			first.stop()
+			restore := backUp(t, p)
+			for range 2 {
+				p.Clock.Advance(c.since / 2)
+				renewed := p.Clock.Now()
+				r := run(t, p, dir, "")
+				p.AwaitOnline(t, renewed)
+				r.stop()
+			}
+			restore()
+			p.Clock.Advance(c.later)
+			restored := p.Clock.Now()
+			run(t, p, dir, "")
+			assert.Equal(t, id, p.AwaitOnline(t, restored))
+		})
+	}
+}
+
+// TestToken_ReplacesIdentity gives a new token to an agent whose certificate is of an earlier
+// installation in its cluster.
+func TestToken_ReplacesIdentity(t *testing.T) {
+	p, dir := planetest.Start(t), t.TempDir()
+	earlier := run(t, p, dir, token(t, p))
+	p.AwaitOnline(t, time.Time{})
+	earlier.stop()
+	newer := run(t, p, t.TempDir(), token(t, p))
+	id := p.AwaitOnline(t, p.Clock.Now())
+	newer.stop()
+	again := p.Clock.Now()
+	run(t, p, dir, token(t, p))
+	assert.Equal(t, id, p.AwaitOnline(t, again))
 }
 
 func TestRevoke_StopsAgent(t *testing.T) {

@@ -24,6 +24,7 @@ func (a *Agent) compose() {
 	}
 	a.renewal = &renewal{
 		check: a.opts.RenewalCheck, now: a.now, log: a.log, store: store, current: a.current, beat: a.beat, hurry: wake.New(),
+		ended: a.enrolment.ended,
 	}
 	nodes := &tunnelNodes{store: store, current: a.current, now: a.now, log: a.log}
 	a.tunnels = &tunnels{
@@ -44,5 +45,6 @@ func (a *Agent) compose() {
 		},
 		tracer: a.opts.Tracer, log: a.log, store: store, current: a.current, nodes: nodes, news: a.news,
 		instruments: a.instruments, health: a.health, beat: a.beat, process: rand.Text(),
+		ended: a.enrolment.ended,
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
@@ -66,6 +67,16 @@ func (e *enrolment) registerAgain(ctx context.Context, old *identity.Identity) e
 	return nil
 }
 
+// ended reports whether the agent's identity is of no more use: the control plane finally refuses
+// it, or does not accept the certificate, and the operator has given the agent a new token.
+func (e *enrolment) ended(refusal error) bool {
+	if controlapi.Refused(refusal) {
+		return true
+	}
+	token, err := controlapi.ParseToken(e.opts.Config.Token)
+	return err == nil && token.ID != e.current.Load().Token && problem.Is(refusal, controlapi.CodeCertificateUnknown)
+}
+
 // elsewhere reports whether the operator has pointed the agent to a control plane other than the
 // one in its identity.
 func (e *enrolment) elsewhere(id *identity.Identity) bool {
@@ -104,7 +115,7 @@ func (e *enrolment) register(ctx context.Context, old *identity.Identity) (*iden
 		if err != nil {
 			return nil, fmt.Errorf("registration: %w", err)
 		}
-		return identity.New(key, answer, systemRoots)
+		return identity.New(key, answer, identity.Registration{SystemRoots: systemRoots, Token: token.ID})
 	})
 }
 

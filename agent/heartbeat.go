@@ -36,7 +36,8 @@ type heartbeats struct {
 	news        *news
 	instruments *instruments
 	health      *health
-	beat        wake.Signal // a heartbeat is due
+	beat        wake.Signal              // a heartbeat is due
+	ended       func(refusal error) bool // enrolment.ended
 	// process names this process, and ticket is from the last answer. With them the control plane
 	// detects duplicate instances.
 	process, ticket string
@@ -64,7 +65,7 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the agent stops; that the call failed for it is no error
-		case err != nil && controlapi.Refused(err):
+		case err != nil && h.ended(err):
 			return fmt.Errorf("the control plane refuses this agent: %w", err)
 		case err != nil:
 			h.log.Warn().Err(err).Msg("heartbeat failed; trying again")

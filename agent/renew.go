@@ -24,6 +24,7 @@ type renewal struct {
 	store   *identityStore
 	current *currentIdentity
 	beat    wake.Signal
+	ended   func(refusal error) bool // enrolment.ended
 	// by is when the control plane wants the certificate renewed, or nil. hurry signals a change.
 	by    atomic.Pointer[time.Time]
 	hurry wake.Signal
@@ -69,7 +70,7 @@ func (r *renewal) retry(ctx context.Context, control *controlapi.Client) error {
 			r.current.adopt(id)
 			return nil
 		}
-		if controlapi.Refused(err) || ctx.Err() != nil {
+		if r.ended(err) || ctx.Err() != nil {
 			return err
 		}
 		r.log.Warn().Err(err).Time("notAfter", r.current.Load().NotAfter()).Msg("certificate not renewed; trying again")
@@ -97,7 +98,7 @@ func (r *renewal) renew(ctx context.Context, control *controlapi.Client) (*ident
 		if err != nil {
 			return nil, err
 		}
-		return identity.New(key, answer, old.SystemRoots)
+		return identity.New(key, answer, old.Registration)
 	})
 }
 

@@ -40,7 +40,7 @@ func issued(t *testing.T) *identity.Identity {
 	text := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	id, err := identity.New(key, controlapi.Identity{
 		AgentID: "a1", ServerName: "a1.agents.test", Certificate: text, CABundle: text, Tunnel: nodes("own.test:7000")[0],
-	}, false)
+	}, identity.Registration{})
 	require.NoError(t, err)
 	return id
 }

@@ -29,15 +29,22 @@ type Identity struct {
 	Certificate tls.Certificate
 	// Roots are the CAs of the control plane, its frps and the Runners.
 	Roots *x509.CertPool
-	// SystemRoots reports that the control plane's HTTPS certificate is one that the system trusts
-	// (a public CA's), as it was at registration.
-	SystemRoots bool
+	Registration
 
 	key *ecdsa.PrivateKey
 }
 
+// Registration is what renewals keep of the registration.
+type Registration struct {
+	// SystemRoots reports that the control plane's HTTPS certificate is one that the system trusts
+	// (a public CA's).
+	SystemRoots bool `json:"systemRoots,omitempty"`
+	// Token is the ID of the enrolment token.
+	Token string `json:"token,omitempty"`
+}
+
 // New returns an identity from a key and the control plane's answer to its CSR.
-func New(key *ecdsa.PrivateKey, answer controlapi.Identity, systemRoots bool) (*Identity, error) {
+func New(key *ecdsa.PrivateKey, answer controlapi.Identity, registration Registration) (*Identity, error) {
 	keyPEM, err := encodeKey(key)
 	if err != nil {
 		return nil, fmt.Errorf("encode the agent's key: %w", err)
@@ -46,7 +53,7 @@ func New(key *ecdsa.PrivateKey, answer controlapi.Identity, systemRoots bool) (*
 	if err != nil {
 		return nil, fmt.Errorf("the certificate does not fit the agent's key: %w", err)
 	}
-	id := &Identity{Identity: answer, Certificate: pair, Roots: x509.NewCertPool(), SystemRoots: systemRoots, key: key}
+	id := &Identity{Identity: answer, Certificate: pair, Roots: x509.NewCertPool(), Registration: registration, key: key}
 	switch {
 	case answer.AgentID == "":
 		return nil, errors.New("the identity has no agent ID")
@@ -85,13 +92,10 @@ func (id *Identity) RenewAt() time.Time {
 
 // The parts an Identity is stored as.
 const (
-	partAnswer = "identity.json"
-	partKey    = "key.pem"
-	partTrust  = "trust" // how the control plane's HTTPS certificate is verified
+	partAnswer       = "identity.json"
+	partKey          = "key.pem"
+	partRegistration = "registration.json"
 )
-
-// trustSystem is the value of partTrust for SystemRoots.
-const trustSystem = "system"
 
 // Encode returns the parts to store. They contain the private key.
 func (id *Identity) Encode() (map[string][]byte, error) {
@@ -103,11 +107,11 @@ func (id *Identity) Encode() (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the agent's key: %w", err)
 	}
-	parts := map[string][]byte{partKey: key, partAnswer: answer}
-	if id.SystemRoots {
-		parts[partTrust] = []byte(trustSystem)
+	registration, err := json.Marshal(id.Registration)
+	if err != nil {
+		return nil, fmt.Errorf("encode the identity: %w", err)
 	}
-	return parts, nil
+	return map[string][]byte{partKey: key, partAnswer: answer, partRegistration: registration}, nil
 }
 
 // Decode returns an Identity from its stored parts.
@@ -121,9 +125,13 @@ func Decode(parts map[string][]byte) (*Identity, error) {
 	if err := json.Unmarshal(parts[partAnswer], &answer); err != nil {
 		return nil, fmt.Errorf("%s: %w", partAnswer, err)
 	}
+	var registration Registration
+	if err := json.Unmarshal(parts[partRegistration], &registration); err != nil {
+		return nil, fmt.Errorf("%s: %w", partRegistration, err)
+	}
 	key, err := decodeKey(parts, partKey)
 	if err != nil {
 		return nil, err
 	}
-	return New(key, answer, string(parts[partTrust]) == trustSystem)
+	return New(key, answer, registration)
 }

@@ -47,7 +47,7 @@ func issue(t testing.TB) *identity.Identity {
 	id, err := identity.New(key, controlapi.Identity{
 		AgentID: "a1", ServerName: serverName,
 		Certificate: inPEM(der) + inPEM(caDER), CABundle: inPEM(caDER),
-	}, true)
+	}, identity.Registration{SystemRoots: true, Token: "t1"})
 	require.NoError(t, err)
 	return id
 }
@@ -85,7 +85,7 @@ func TestFile_RoundTrip(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, id.Identity, got.Identity)
 	assert.Equal(t, id.Key(), got.Key())
-	assert.True(t, got.SystemRoots)
+	assert.Equal(t, id.Registration, got.Registration)
 	assert.True(t, got.Same(id))
 	saved, err = file.Save(t.Context(), parts, version)
 	require.NoError(t, err)
@@ -137,7 +137,7 @@ func TestNew_RefusesOtherKey(t *testing.T) {
 	id := issue(t)
 	other, err := identity.NewKey()
 	require.NoError(t, err)
-	_, err = identity.New(other, id.Identity, false)
+	_, err = identity.New(other, id.Identity, identity.Registration{})
 	require.ErrorContains(t, err, "does not fit")
 }
 
@@ -158,10 +158,10 @@ func TestHasCA(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	parts, err := issue(f).Encode()
 	require.NoError(f, err)
-	f.Add(parts["identity.json"], parts["key.pem"], parts["trust"])
+	f.Add(parts["identity.json"], parts["key.pem"], parts["registration.json"])
 	f.Add([]byte("{}"), []byte("-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n"), []byte{})
 	f.Fuzz(func(t *testing.T, answer, key, trust []byte) {
-		id, err := identity.Decode(map[string][]byte{"identity.json": answer, "key.pem": key, "trust": trust})
+		id, err := identity.Decode(map[string][]byte{"identity.json": answer, "key.pem": key, "registration.json": trust})
 		if err == nil && (id.AgentID == "" || id.Certificate.Leaf == nil) {
 			t.Fatal("accepted an identity without ID or certificate")
 		}

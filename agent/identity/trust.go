@@ -22,7 +22,7 @@ func (id *Identity) HasCA(fingerprint string) bool {
 func (id *Identity) With(cas controlapi.CAs) (*Identity, error) {
 	answer := id.Identity
 	answer.CABundle, answer.FormerCAs = cas.Bundle, cas.Former
-	return New(id.key, answer, id.SystemRoots)
+	return New(id.key, answer, id.Registration)
 }
 
 // Leaf returns the certificate alone, in PEM.

@@ -101,7 +101,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 	c.directory = directory.Directory{AgentsDomain: c.cfg.AgentsDomain}
 	c.certificate = ca.NewServerCertificate(c.ca, c.cfg.serverNames())
 	c.clones = fleet.NewClones(c.store, c.directory, c.cfg.Log, c.cfg.Now)
-	c.authn = &authn.Authenticator{Store: c.store, CA: c.ca, TrustDomain: c.cfg.TrustDomain, Now: c.cfg.Now, Clones: c.clones}
+	c.authn = &authn.Authenticator{Store: c.store, CA: c.ca, TrustDomain: c.cfg.TrustDomain, Now: c.cfg.Now, Clones: c.clones, Log: c.cfg.Log}
 	c.liveness = liveness.New(c.store, c.directory, liveness.Config{
 		Log: c.cfg.Log, Now: c.cfg.Now, OfflineGrace: c.cfg.OfflineGrace, HeartbeatInterval: c.cfg.HeartbeatInterval,
 	})

@@ -29,7 +29,7 @@ func Enrol(t testing.TB, url, token, name string) *identity.Identity {
 		Name: name, ClusterUID: name, CSR: csr, AgentVersion: "1", RunnerAPIVersion: "v1", Clock: time.Now(),
 	})
 	require.NoError(t, err)
-	id, err := identity.New(key, answer, false)
+	id, err := identity.New(key, answer, identity.Registration{})
 	require.NoError(t, err)
 	return id
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
@@ -33,6 +35,7 @@ type Authenticator struct {
 	// OpenID is the digest of the settings by which operators sign in by OpenID Connect; empty if
 	// they do not. Sessions that were opened with other settings have ended.
 	OpenID string
+	Log    zerolog.Logger
 	// Clones is told of copies of agents' identities.
 	Clones interface {
 		Seen(ctx context.Context, agentID string, clone announce.Clone)
@@ -75,6 +78,12 @@ func (p *Authenticator) agent(ctx context.Context, cert *x509.Certificate) (stor
 	if bad != nil {
 		return store.Agent{}, bad
 	}
+	return p.KnownAgent(ctx, id, cert)
+}
+
+// KnownAgent returns the agent of a certificate of ours, which may have ended, if the certificate's
+// key is the agent's.
+func (p *Authenticator) KnownAgent(ctx context.Context, id string, cert *x509.Certificate) (store.Agent, error) {
 	a, err := p.Store.Agent(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -84,13 +93,11 @@ func (p *Authenticator) agent(ctx context.Context, cert *x509.Certificate) (stor
 	case a.Revoked():
 		return store.Agent{}, RevokedAgent(a)
 	}
-	// The certificates of an earlier installation in the same cluster end with the
-	// registration of the next: there is one agent with that ID.
-	if key := KeyPrint(cert); key != a.Key && key != a.PreviousKey {
-		return store.Agent{}, controlapi.Errorf(controlapi.CodeCertificateUnknown, FixRegister+"; or end this installation, if the cluster has a newer one",
-			"agent %s has registered with another key since", id)
+	if key := KeyPrint(cert); key == a.Key || key == a.PreviousKey {
+		return a, nil
 	}
-	return a, nil
+	a, err = p.recall(ctx, a, cert)
+	return a, undecided(err)
 }
 
 // UnknownAgent is the error for an agent that is not registered.

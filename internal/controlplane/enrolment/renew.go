@@ -23,7 +23,7 @@ func (r *Registrar) Renew(ctx context.Context, agentID string, req controlapi.Re
 	}
 	proven := authn.ProvenKeyOf(ctx)
 	if agentID == "" {
-		if agentID, proven, err = r.recovered(req); err != nil {
+		if agentID, proven, err = r.recovered(ctx, req); err != nil {
 			return controlapi.Identity{}, err
 		}
 	}
@@ -40,7 +40,7 @@ func (r *Registrar) Renew(ctx context.Context, agentID string, req controlapi.Re
 }
 
 // recovered returns the agent that proves the key of an expired certificate.
-func (r *Registrar) recovered(req controlapi.RenewRequest) (agentID, key string, err error) {
+func (r *Registrar) recovered(ctx context.Context, req controlapi.RenewRequest) (agentID, key string, err error) {
 	cert, err := ca.ParseCertificate(req.OldCertificate)
 	if err != nil {
 		return "", "", problem.Errorf(problem.Invalid, "send the expired certificate in PEM", "the old certificate cannot be read").WithField("oldCertificate")
@@ -54,6 +54,9 @@ func (r *Registrar) recovered(req controlapi.RenewRequest) (agentID, key string,
 	id, bad := r.authn.Name(cert, ca.RoleAgent)
 	if bad != nil {
 		return "", "", bad
+	}
+	if _, err := r.authn.KnownAgent(ctx, id, cert); err != nil {
+		return "", "", err
 	}
 	return id, authn.KeyPrint(cert), nil
 }

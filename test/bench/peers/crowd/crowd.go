@@ -69,7 +69,7 @@ func (c *Crowd) Enrol(e Enrolment, _ *None) error {
 				Name: Name(number), ClusterUID: clusterUID(number), CSR: run.Must(identity.CSR(key)), Clock: time.Now(), AgentVersion: version,
 				RunnerAPIVersion: "v1", KubernetesVersion: kubernetesVersion, Distribution: "simulated", Capacity: capacity,
 			}))
-			return run.Must(identity.New(key, answer, false))
+			return run.Must(identity.New(key, answer, identity.Registration{}))
 		}
 		first := enrol(context.Background(), 0)
 		c.agents = make([]*agent, e.Count)
