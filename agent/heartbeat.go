@@ -59,7 +59,7 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 		if err != nil && ctx.Err() == nil {
 			h.log.Warn().Err(err).Msg("the cluster's figures could not be read; the heartbeat goes without them")
 		}
-		beat.Process, beat.Ticket = h.process, h.ticket
+		beat.Process, beat.Ticket, beat.RevokedRunners = h.process, h.ticket, h.news.refused()
 		reason := h.news.ask()
 		answer, err := h.send(ctx, control, beat)
 		switch {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 )
 
@@ -34,6 +35,13 @@ func (n *news) expire() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.wanted++
+}
+
+// refused returns the serial numbers that the last answer named, as many as a heartbeat takes.
+func (n *news) refused() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.revoked[:min(len(n.revoked), controlapi.MaxRevokedRunners)]
 }
 
 // ask is called before a request; pass its result to tell with the answer.

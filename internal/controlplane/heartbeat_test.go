@@ -1,9 +1,12 @@
 package controlplane
 
 import (
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,6 +201,31 @@ func TestHeartbeat_KeepsComponents(t *testing.T) {
 
 	_, err := shop.client.Heartbeat(t.Context(), controlapi.Heartbeat{Clock: p.clock.now(), Components: make([]controlapi.Component, controlapi.MaxComponents+1)})
 	require.Error(t, err, "their number is bounded")
+}
+
+// TestHeartbeat_RevocationLost has an agent that knows of a revocation, which a restore lost.
+func TestHeartbeat_RevocationLost(t *testing.T) {
+	var warnings atomic.Int64
+	p := start(t, func(c *Config) {
+		c.Log = zerolog.New(io.Discard).Hook(zerolog.HookFunc(func(_ *zerolog.Event, _ zerolog.Level, message string) {
+			if strings.Contains(message, "`pipeops-controlplane runner revoke ci`") {
+				warnings.Add(1)
+			}
+		}))
+	})
+	shop := p.registered("shop")
+	p.issue("ci", "")
+	p.issue("ops", "")
+	ci, err := p.store.Runner(t.Context(), "ci")
+	require.NoError(t, err)
+	beat := shop.heartbeat()
+	beat.RevokedRunners = []string{ci.Serial, "ended"}
+	for range 2 {
+		_, err = shop.client.Heartbeat(t.Context(), beat)
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, warnings.Load())
+		require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error { return tx.RevokeCertificate(t.Context(), ci, p.clock.now()) }))
+	}
 }
 
 func TestHeartbeat_UpdateState(t *testing.T) {

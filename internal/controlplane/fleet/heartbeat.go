@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
@@ -37,7 +38,7 @@ func (r *Fleet) hear(ctx context.Context, agentID string, beat controlapi.Heartb
 	}
 	if beat.Standby {
 		r.liveness.Beat(agentID, now, nil)
-		return r.beatAnswer(ctx, agent, nil, now)
+		return r.beatAnswer(ctx, agent, beat, now)
 	}
 	capacity := directory.CapacityOf(beat.Capacity)
 	r.liveness.Beat(agentID, now, &capacity)
@@ -51,7 +52,7 @@ func (r *Fleet) hear(ctx context.Context, agentID string, beat controlapi.Heartb
 	if err := r.noteChecks(ctx, agent, beat.Checks); err != nil {
 		return controlapi.HeartbeatAnswer{}, err
 	}
-	return r.beatAnswer(ctx, agent, beat.Update, now)
+	return r.beatAnswer(ctx, agent, beat, now)
 }
 
 // caller returns the agent that calls, as it was read to see whether it may.
@@ -69,17 +70,41 @@ func (r *Fleet) caller(ctx context.Context, agentID string) (store.Agent, error)
 	return agent, nil
 }
 
-func (r *Fleet) beatAnswer(ctx context.Context, agent store.Agent, update *controlapi.Update, now time.Time) (controlapi.HeartbeatAnswer, error) {
+func (r *Fleet) beatAnswer(ctx context.Context, agent store.Agent, beat controlapi.Heartbeat, now time.Time) (controlapi.HeartbeatAnswer, error) {
 	answer := controlapi.HeartbeatAnswer{IntervalSeconds: r.cfg.Heartbeats, Labels: agent.Labels, Tunnels: r.cfg.Tunnels(agent.ID)}
 	var err error
 	if answer.RevokedRunners, err = r.store.RevokedSerials(ctx, now); err != nil {
 		return answer, err
 	}
-	if answer.RevokedRunnerNames, err = r.store.RevokedRunners(ctx); err != nil || update == nil {
+	if err := r.noteLost(ctx, agent, beat.RevokedRunners, answer.RevokedRunners); err != nil {
 		return answer, err
 	}
-	answer.Offer, err = offerFor(ctx, r.store, agent.ID, update.Offer, now)
+	if answer.RevokedRunnerNames, err = r.store.RevokedRunners(ctx); err != nil || beat.Update == nil || beat.Standby {
+		return answer, err
+	}
+	answer.Offer, err = offerFor(ctx, r.store, agent.ID, beat.Update.Offer, now)
 	return answer, err
+}
+
+// noteLost warns of revocations that an agent knows and the database does not: a restore lost them.
+// An agent's word revokes no Runner.
+func (r *Fleet) noteLost(ctx context.Context, agent store.Agent, refused, revoked []string) error {
+	lost := slices.DeleteFunc(slices.Clone(refused), func(serial string) bool { return slices.Contains(revoked, serial) })
+	if len(lost) == 0 {
+		return nil
+	}
+	runners, err := r.store.Runners(ctx)
+	if err != nil {
+		return err
+	}
+	for _, runner := range runners {
+		if runner.RevokedAt.IsZero() && slices.Contains(lost, runner.Serial) {
+			r.cfg.Log.Warn().Str("runner", runner.Name).Str("agent", agent.Name).
+				Msg("the agent knows this Runner as revoked, and the database does not, because it was restored from an older backup " +
+					"(fix: `pipeops-controlplane runner revoke " + runner.Name + "`)")
+		}
+	}
+	return nil
 }
 
 // saidBy returns the agent with what a heartbeat reports about it.
