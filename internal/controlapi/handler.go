@@ -207,17 +207,19 @@ func (h *handler) events(ctx context.Context, in *eventsInput) (*struct{}, error
 }
 
 // problem adds the call's ID to an error. An error that is not an *Error is logged here, the only
-// place that sees it, and answered without detail.
+// place that sees it, and answered without its detail.
 func (h *handler) problem(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
 	requestID := problem.RequestID(ctx)
-	found := &Error{}
-	if !errors.As(err, &found) {
-		if ctx.Err() != nil {
+	found, known := problem.Of(err)
+	if !errors.As(err, new(*Error)) {
+		switch {
+		case known:
+		case ctx.Err() != nil:
 			found = problem.Errorf(problem.Timeout, "try again", "the call took too long")
-		} else {
+		default:
 			found = problem.Errorf(problem.Internal, "look for the request ID in the control plane's log", "an unexpected error occurred")
 		}
 		h.log.Error().Err(err).Str("requestId", requestID).Msg("call failed")

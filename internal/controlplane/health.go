@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -107,13 +109,21 @@ func (h *health) checkDatabase(ctx context.Context, r *readiness) {
 	switch {
 	case err != nil:
 		h.log.Error().Err(err).Msg("readiness: database")
-		r.set("database", true, false, "does not answer; look at the log")
+		r.set("database", true, false, causeOf(err))
 	case h.liveness.Unwritten.Load():
 		r.set("database", true, false, "is read, but heartbeats could not be written; look at the log")
 	default:
 		r.set("database", true, true, "answers")
 	}
 	h.checkBroker(r, outbox)
+}
+
+// causeOf returns why the database fails, in words that anyone may read.
+func causeOf(err error) string {
+	if f, ok := errors.AsType[*store.Failure](err); ok {
+		return f.Cause
+	}
+	return "does not answer; look at the log"
 }
 
 // checkBroker checks what may wait: announcements are stored meanwhile.

@@ -3,7 +3,6 @@ package problem
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -16,11 +15,11 @@ import (
 // maxBody bounds what Read reads of an answer: a problem is small.
 const maxBody = 64 << 10
 
-// Write answers a request with err. An error that is not an *Error becomes a 500 without detail,
+// Write answers a request with err. An error that has no Error becomes a 500 without detail,
 // because its text may be confidential.
 func Write(w http.ResponseWriter, requestID string, err error) {
-	e := &Error{}
-	if !errors.As(err, &e) {
+	e, ok := Of(err)
+	if !ok {
 		e = Unexpected()
 	}
 	answer := *e

@@ -98,6 +98,23 @@ func Is(err error, code Code) bool {
 	return ok && p.Code == code
 }
 
+// Source is an error that is no Error, and has one for the callers of a wire.
+type Source interface {
+	error
+	Problem() *Error
+}
+
+// Of returns the Error in err, or that of a Source in it.
+func Of(err error) (*Error, bool) {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e, true
+	}
+	if s, ok := errors.AsType[Source](err); ok {
+		return s.Problem(), true
+	}
+	return nil, false
+}
+
 // WithRetryAfter sets the delay after which a retry makes sense.
 func (e *Error) WithRetryAfter(d time.Duration) *Error { e.RetryAfter = d; return e }
 

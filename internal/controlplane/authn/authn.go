@@ -89,7 +89,7 @@ func (p *Authenticator) KnownAgent(ctx context.Context, id string, cert *x509.Ce
 	case errors.Is(err, store.ErrNotFound):
 		return store.Agent{}, UnknownAgent(id)
 	case err != nil:
-		return store.Agent{}, undecided(err)
+		return store.Agent{}, p.undecided(err)
 	case a.Revoked():
 		return store.Agent{}, RevokedAgent(a)
 	}
@@ -97,7 +97,7 @@ func (p *Authenticator) KnownAgent(ctx context.Context, id string, cert *x509.Ce
 		return a, nil
 	}
 	a, err = p.recall(ctx, a, cert)
-	return a, undecided(err)
+	return a, p.undecided(err)
 }
 
 // UnknownAgent is the error for an agent that is not registered.
@@ -116,10 +116,11 @@ const retryAfter = 2 * time.Second
 
 // undecided returns an error that is not a refusal as one that says so. A caller that cannot be
 // identified, because the database does not respond, was not refused.
-func undecided(err error) error {
+func (p *Authenticator) undecided(err error) error {
 	if refused, ok := errors.AsType[*problem.Error](err); err == nil || ok && refused != nil {
 		return err
 	}
+	p.Log.Error().Err(err).Msg("a caller cannot be identified")
 	return fmt.Errorf("%w: %w", problem.Errorf(problem.Unavailable, "try again in a moment",
 		"the control plane cannot identify the caller: its database does not respond").WithRetryAfter(retryAfter), err)
 }
@@ -230,7 +231,7 @@ func (p *Authenticator) knownRunner(ctx context.Context, name string, cert *x509
 		return none, controlapi.Errorf(controlapi.CodeCertificateUnknown,
 			"new credentials are needed: the operator of the control plane makes them with "+again, "the control plane does not know Runner %s", name)
 	case err != nil:
-		return none, undecided(err)
+		return none, p.undecided(err)
 	case known.Serial != cert.SerialNumber.Text(16):
 		return none, controlapi.Errorf(controlapi.CodeCertificateUnknown,
 			"use the newest credentials; if they are lost, the operator of the control plane makes others with "+again, "Runner %s has a newer certificate", name)
@@ -240,7 +241,7 @@ func (p *Authenticator) knownRunner(ctx context.Context, name string, cert *x509
 			"Runner %s was revoked at %s", name, known.RevokedAt.UTC().Format(time.RFC3339))
 	}
 	if err := p.noteRunner(ctx, name, cert); err != nil {
-		return none, undecided(err)
+		return none, p.undecided(err)
 	}
 	return known, nil
 }

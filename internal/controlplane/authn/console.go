@@ -103,7 +103,7 @@ func (p *Authenticator) OperatorOfConsole(ctx context.Context, session store.Con
 		return named, controlapi.Errorf(controlapi.CodeCertificateUnknown, "sign in again", "the session has ended")
 	}
 	if err != nil {
-		return named, undecided(err)
+		return named, p.undecided(err)
 	}
 	if kept.Role != "" {
 		if kept.Serial != p.OpenID {

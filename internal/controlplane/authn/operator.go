@@ -52,7 +52,7 @@ func (p *Authenticator) knownOperator(ctx context.Context, name, serial string) 
 	case errors.Is(err, store.ErrNotFound):
 		return named, controlapi.Errorf(controlapi.CodeCertificateUnknown, fixOperator, "the control plane does not know operator %s", name)
 	case err != nil:
-		return named, undecided(err)
+		return named, p.undecided(err)
 	case known.Serial != serial:
 		return named, replacedOperator(name)
 	case !known.RevokedAt.IsZero():

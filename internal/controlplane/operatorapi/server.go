@@ -236,11 +236,25 @@ func (s *server) carryOut(ctx context.Context, d *Description, in, out any, run 
 	return nil
 }
 
+// failed returns the answer to a call that an error ended which is no refusal. Admins get the cause
+// of a failure of the database: they run it.
+func failed(ctx context.Context, err error) *problem.Error {
+	failure, ok := errors.AsType[*store.Failure](err)
+	at, isVisit := ctx.Value(visitKey{}).(*visit)
+	switch {
+	case !ok:
+		return problem.Unexpected()
+	case isVisit && at.caller.Operator.Role == operators.RoleAdmin:
+		return failure.Explained()
+	}
+	return failure.Problem()
+}
+
 // wireError returns what may be sent about an error, and logs it if that is not everything.
 func (s *server) wireError(ctx context.Context, err error) *problem.Error {
 	found := refusal(err)
 	if found == nil {
-		found = problem.Unexpected()
+		found = failed(ctx, err)
 		if !left(ctx, found) {
 			s.log.Error().Err(err).Str("requestId", problem.RequestID(ctx)).Msg("operator API: call failed")
 		}

@@ -63,7 +63,7 @@ func one[T any](row scanner, scan func(scanner, *T) error) (T, error) {
 		return v, ErrNotFound
 	}
 	if err != nil {
-		return v, fmt.Errorf("database: %w", err)
+		return v, failure(err)
 	}
 	return v, nil
 }
@@ -72,19 +72,19 @@ func one[T any](row scanner, scan func(scanner, *T) error) (T, error) {
 func all[T any](ctx context.Context, q querier, scan func(scanner, *T) error, query string, args ...any) ([]T, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
-		return nil, fmt.Errorf("database: %w", err)
+		return nil, failure(err)
 	}
 	defer func() { _ = rows.Close() }()
 	var list []T
 	for rows.Next() {
 		var v T
 		if err := scan(rows, &v); err != nil {
-			return nil, fmt.Errorf("database: %w", err)
+			return nil, failure(err)
 		}
 		list = append(list, v)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("database: %w", err)
+		return nil, failure(err)
 	}
 	return list, nil
 }
@@ -93,11 +93,11 @@ func all[T any](ctx context.Context, q querier, scan func(scanner, *T) error, qu
 func (t table) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	result, err := t.q.ExecContext(ctx, query, args...)
 	if err != nil {
-		return 0, fmt.Errorf("database: %w", err)
+		return 0, failure(err)
 	}
 	n, err := result.RowsAffected()
 	if err != nil {
-		return 0, fmt.Errorf("database: %w", err)
+		return 0, failure(err)
 	}
 	return n, nil
 }

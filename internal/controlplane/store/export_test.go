@@ -67,3 +67,6 @@ func (b Bare) Run(ctx context.Context, statements string) error {
 
 // Close closes the database.
 func (b Bare) Close() error { return errors.Join(b.Provider.Close(), b.DB.Close()) }
+
+// FailureOf classifies an error of the database.
+func FailureOf(err error) error { return failure(err) }

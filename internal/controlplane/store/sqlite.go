@@ -31,14 +31,14 @@ const readers = 8
 func Open(ctx context.Context, file string) (*Store, error) {
 	db, err := openFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("open the database %s: %w", file, err)
+		return nil, fmt.Errorf("open %s: %w", file, failure(err))
 	}
 	if err := migrate(ctx, sqliteDialect, db); err != nil {
-		return nil, errors.Join(fmt.Errorf("open the database %s: %w", file, err), db.Close())
+		return nil, errors.Join(fmt.Errorf("open %s: %w", file, failure(err)), db.Close())
 	}
 	writer, err := sql.Open("sqlite", dsn(file))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the database %s: %w", file, err), db.Close())
+		return nil, errors.Join(fmt.Errorf("open %s: %w", file, failure(err)), db.Close())
 	}
 	writer.SetMaxOpenConns(1)
 	e := &sqlite{db: newPrepared(db), writer: newPrepared(writer)}

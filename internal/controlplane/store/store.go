@@ -184,7 +184,7 @@ func (s *Store) update(ctx context.Context, quietly bool, change func(*Tx) error
 	tx, in, err := s.engine.begin(ctx, quietly)
 	if err != nil {
 		broken = ctx.Err() == nil
-		return fmt.Errorf("database: %w", err)
+		return failure(err)
 	}
 	committed := false
 	defer func() {
@@ -199,7 +199,7 @@ func (s *Store) update(ctx context.Context, quietly bool, change func(*Tx) error
 	committed = true
 	if err := tx.Commit(); err != nil {
 		broken = ctx.Err() == nil
-		return fmt.Errorf("database: commit: %w", err)
+		return failure(fmt.Errorf("commit: %w", err))
 	}
 	if t.queued {
 		s.queued.Raise()

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	sqlitedriver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// retryAfter is when a call that the database failed may be sent again.
+const retryAfter = 2 * time.Second
+
+// Failure is an error of the database itself: it is away, full or damaged.
+type Failure struct {
+	Cause, Fix string
+	err        error
+}
+
+// failure returns an error of a statement, as a Failure if its cause is known.
+func failure(err error) error {
+	if f := diagnose(err); f != nil {
+		return f
+	}
+	return fmt.Errorf("database: %w", err)
+}
+
+// Error returns the cause, the database's own words and the fix.
+func (f *Failure) Error() string {
+	return fmt.Sprintf("database: %s: %v (fix: %s)", f.Cause, f.err, f.Fix)
+}
+
+func (f *Failure) Unwrap() error { return f.err }
+
+// Problem implements problem.Source. It names no cause, which concerns operators alone.
+func (f *Failure) Problem() *problem.Error {
+	return problem.Errorf(problem.Unavailable, "try again in a moment", "the control plane's database fails").WithRetryAfter(retryAfter)
+}
+
+// Explained returns the problem for an operator, with cause and fix.
+func (f *Failure) Explained() *problem.Error {
+	return problem.Errorf(problem.Unavailable, f.Fix, "the control plane's database fails: %s", f.Cause).WithRetryAfter(retryAfter)
+}
+
+const (
+	fixSpace   = "make room: `df -h` shows the file systems"
+	fixDamaged = "restore a backup (docs/operator/database.md); `sqlite3 controlplane.db .recover` prints what can still be read"
+	fixAccess  = "give the file and its directory to the user that runs the control plane, and mount the file system for writing"
+	fixAway    = "see whether PostgreSQL runs, and whether it can be reached from here"
+)
+
+// sqliteFailures has causes by primary result code (https://sqlite.org/rescode.html).
+var sqliteFailures = map[int]Failure{
+	sqlite3.SQLITE_FULL:     {Cause: "the disk is full", Fix: fixSpace},
+	sqlite3.SQLITE_IOERR:    {Cause: "its file cannot be read or written: the disk is full or broken", Fix: fixSpace + "; `dmesg` shows faults of disks"},
+	sqlite3.SQLITE_CORRUPT:  {Cause: "its file is damaged", Fix: fixDamaged},
+	sqlite3.SQLITE_NOTADB:   {Cause: "its file is damaged, or is no SQLite database", Fix: fixDamaged},
+	sqlite3.SQLITE_CANTOPEN: {Cause: "its file cannot be opened", Fix: fixAccess},
+	sqlite3.SQLITE_READONLY: {Cause: "its file cannot be written", Fix: fixAccess},
+	sqlite3.SQLITE_PERM:     {Cause: "its file cannot be opened", Fix: fixAccess},
+	sqlite3.SQLITE_BUSY:     {Cause: "another program has locked its file", Fix: "end the program that keeps a transaction open: `fuser -v controlplane.db` names it"},
+}
+
+// postgresFailures has causes by SQLSTATE, or by its class, which is the first two characters
+// (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+var postgresFailures = map[string]Failure{
+	"53100": {Cause: "its disk is full", Fix: "make room on PostgreSQL's disk"},
+	"53300": {Cause: "it accepts no more connections", Fix: "raise max_connections of PostgreSQL, or end other clients: pg_stat_activity lists them"},
+	"53":    {Cause: "it lacks resources", Fix: "see PostgreSQL's log"},
+	"57":    {Cause: "it stops, starts or canceled the statement", Fix: "see PostgreSQL's log"},
+	"08":    {Cause: "the connection to it failed", Fix: fixAway},
+	"25006": {Cause: "it is read-only, like a standby", Fix: "give the URL of the primary, or of all servers with target_session_attrs=read-write"},
+	"28":    {Cause: "it does not accept the user or the password", Fix: "correct the user and password in its URL"},
+	"3D000": {Cause: "it does not exist on its server", Fix: "create it: CREATE DATABASE"},
+	"58":    {Cause: "its server has a fault", Fix: "see PostgreSQL's log"},
+	"XX":    {Cause: "its server has a fault", Fix: "see PostgreSQL's log"},
+}
+
+// diagnose returns nil for an error that is not the database's own.
+func diagnose(err error) *Failure {
+	with := func(f Failure) *Failure {
+		f.err = err
+		return &f
+	}
+	if known, ok := errors.AsType[*Failure](err); ok {
+		return known
+	}
+	if ours, ok := errors.AsType[*sqlitedriver.Error](err); ok {
+		if f, ok := sqliteFailures[ours.Code()&0xff]; ok {
+			return with(f)
+		}
+	}
+	if theirs, ok := errors.AsType[*pgconn.PgError](err); ok {
+		for _, code := range []string{theirs.Code, theirs.Code[:min(2, len(theirs.Code))]} {
+			if f, ok := postgresFailures[code]; ok {
+				return with(f)
+			}
+		}
+		return nil
+	}
+	// A transaction whose context ends is rolled back, and its next statement reports only that.
+	if (Away(err) || errors.Is(err, sql.ErrTxDone)) && !errors.Is(err, context.Canceled) {
+		return with(Failure{Cause: "it cannot be reached, or does not answer in time", Fix: fixAway})
+	}
+	return nil
+}
