@@ -19,8 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
@@ -468,4 +470,12 @@ func followUntilDone(t *testing.T, read func(context.Context, func(runnerapi.Log
 	require.NoError(t, err)
 	require.NoError(t, ctx.Err(), "it did not end after %s", time.Since(began))
 	return text.String()
+}
+
+// driftOf is what an App's status says was put back.
+func driftOf(t *testing.T, e *app.Engine, k runnerapi.Key) runnerapi.Drift {
+	t.Helper()
+	a, err := e.Get(t.Context(), k)
+	require.NoError(t, err)
+	return ptr.Deref(a.Status.Drift, runnerapi.Drift{})
 }

@@ -124,3 +124,10 @@ func TestEngine_ReportsMissingCRD(t *testing.T) {
 	require.ErrorAs(t, err, &missing)
 	assert.ErrorContains(t, err, fmt.Sprintf("has version 0, this agent needs %d: apply the agent's manifest", v1alpha1.SchemaVersion))
 }
+
+// kubectl changes something past the agent.
+func kubectl(t *testing.T, env *kubetest.Env, args ...string) {
+	t.Helper()
+	out, err := env.Cluster.Kubectl(t.Context(), args...)
+	require.NoError(t, err, string(out))
+}
