@@ -24,6 +24,8 @@ const (
 	namespace = "production"
 	// certificateTTL is short, so that certificates are renewed while the tests run.
 	certificateTTL = 60 * time.Second
+	// gatewayDomain is the domain below which each public App has a host.
+	gatewayDomain = "apps.example.com"
 	// closeTimeout bounds the clean-up.
 	closeTimeout = 2 * time.Minute
 )

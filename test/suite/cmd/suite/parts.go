@@ -91,7 +91,7 @@ var parts = []part{
 		},
 	},
 	{
-		name: "journeys", what: "further journeys end to end: kubectl, disruptions, replicas, tokens, Traefik, cert-manager, VPA, the documents' commands; the demo; alerts through Prometheus; the pages in Chromium; the documentation's site", estimate: 35 * time.Minute, lane: machinesLane, product: true, files: pages, // 18 where others' programs are compiled
+		name: "journeys", what: "further journeys end to end: kubectl, replicas, tokens, Traefik, cert-manager, VPA, the documents' commands; the demo; alerts through Prometheus; the pages in Chromium; the documentation's site", estimate: 35 * time.Minute, lane: machinesLane, product: true, files: pages, // 18 where others' programs are compiled
 		jobs: func(m *module) []job {
 			return longTests(m, "test/e2e", "test/demo", "test/observe", "test/browser", "test/site")
 		},
