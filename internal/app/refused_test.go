@@ -53,8 +53,8 @@ func phaseOf(t *testing.T, e *app.Engine, k runnerapi.Key) runnerapi.Phase {
 	return a.Status.Phase
 }
 
-// TestSchema_ValidatesLikeAPI sends what the API refuses to the API
-// server (see TestTheAPIRefusesBadSpecs), and what it takes.
+// TestSchema_ValidatesLikeAPI sends the API server what the Runner API refuses
+// (TestAppSpec_RefusesInvalid), and what it takes.
 func TestSchema_ValidatesLikeAPI(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
@@ -82,20 +82,11 @@ func TestSchema_ValidatesLikeAPI(t *testing.T) {
 	}
 }
 
-func TestSchema_EnforcesBounds(t *testing.T) {
+func TestSchema_SetsDefaults(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
-	for name, spec := range map[string]runnerapi.AppSpec{
-		"no image":        {},
-		"too many pods":   {Image: "a", Replicas: new(int32(1001))},
-		"no such type":    {Image: "a", Type: "Pod"},
-		"a port too high": {Image: "a", Ports: []runnerapi.Port{{Port: 70000}}},
-	} {
-		err := env.Client.Create(t.Context(), &v1alpha1.App{
-			ObjectMeta: metav1.ObjectMeta{Namespace: production, GenerateName: "bad-"}, Spec: spec,
-		}, client.DryRunAll)
-		assert.True(t, apierrors.IsInvalid(err), "%s: %v", name, err)
-	}
+	err := env.Client.Create(t.Context(), &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: production, GenerateName: "bad-"}}, client.DryRunAll)
+	assert.True(t, apierrors.IsInvalid(err), "an image has no default: %v", err)
 	a := &v1alpha1.App{
 		ObjectMeta: metav1.ObjectMeta{Namespace: production, GenerateName: "good-"},
 		Spec: runnerapi.AppSpec{
