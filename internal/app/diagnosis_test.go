@@ -26,8 +26,8 @@ var shown = []string{
 // its spec allows.
 var shownByTime = []string{"unready"}
 
-// TestDiagnosis_RealFailures breaks Apps in every way that has a signal of its own, all at once, on
-// a real node. Each is diagnosed right after its signal.
+// TestDiagnosis_RealFailures breaks Apps in every way that has its own signal, all at once, on a real
+// node. Each is diagnosed right after its signal.
 func TestDiagnosis_RealFailures(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
@@ -62,7 +62,7 @@ func startByEvents(t *testing.T, env *kubetest.Env, namespace string) *app.Engin
 	return e
 }
 
-// troubled is the App once it says what is wrong. It may have done well first, and
+// troubled is the App once its status has the diagnosis. It may have done well first, and
 // on a busy machine, an event may arrive after the change that it reports.
 func troubled(t *testing.T, e *app.Engine, k runnerapi.Key, f failures.Failure) runnerapi.App {
 	t.Helper()
@@ -85,15 +85,15 @@ func checkTrouble(t *testing.T, a runnerapi.App, f failures.Failure) {
 	}
 }
 
-// told is all that was said of an App, as a Runner that follows it hears it.
-type told struct {
+// history is every event of an App that a Runner which follows it received.
+type history struct {
 	mu     sync.Mutex
 	events []runnerapi.AppEvent
 }
 
-func follow(t *testing.T, e *app.Engine, k runnerapi.Key) *told {
+func follow(t *testing.T, e *app.Engine, k runnerapi.Key) *history {
 	t.Helper()
-	h := &told{}
+	h := &history{}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- e.Events(ctx, k, runnerapi.EventOptions{Follow: true}, h.hear) }()
@@ -101,7 +101,7 @@ func follow(t *testing.T, e *app.Engine, k runnerapi.Key) *told {
 	return h
 }
 
-func (h *told) hear(ev runnerapi.AppEvent) error {
+func (h *history) hear(ev runnerapi.AppEvent) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.events = append(h.events, ev)
@@ -109,7 +109,7 @@ func (h *told) hear(ev runnerapi.AppEvent) error {
 }
 
 // first is the first event of this kind, or nil.
-func (h *told) first(is func(runnerapi.AppStatus) bool) *runnerapi.AppEvent {
+func (h *history) first(is func(runnerapi.AppStatus) bool) *runnerapi.AppEvent {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.events {

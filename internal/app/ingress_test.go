@@ -50,9 +50,9 @@ func TestRoutes_FollowApp(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	var told atomic.Int64
+	var notified atomic.Int64
 	config := limitedTo(env, ns)
-	config.Routed = func() { told.Add(1) }
+	config.Routed = func() { notified.Add(1) }
 	e, _ := startWith(t, config)
 	routes := func() []ingress.Route { return routesOf(t, e) }
 	awaitReason := func(reason string) {
@@ -90,11 +90,11 @@ func TestRoutes_FollowApp(t *testing.T) {
 	}
 	assert.Equal(t, want, got)
 
-	before := told.Load()
+	before := notified.Load()
 	rollOut(t, env, k)
 	awaitReason("")
 	assert.True(t, routes()[0].Ready, "no ingress controller is needed")
-	eventually(t, "it was told", func() bool { return told.Load() > before })
+	eventually(t, "Routed is called", func() bool { return notified.Load() > before })
 
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
 	eventually(t, "the routes are gone", func() bool { return len(routes()) == 0 })
@@ -158,7 +158,7 @@ func TestRoutes_OfForeignIngresses(t *testing.T) {
 	eventually(t, "it leads to the pod", func() bool { return slices.Equal(routes()["headless"].Addresses, []string{"192.0.2.7:8080"}) })
 }
 
-// publicWith returns what a control plane with a gateway says.
+// publicWith returns what a control plane with a gateway reports of these hosts.
 func publicWith(hosts map[string]ingress.PublicHost) ingress.Public {
 	return ingress.Public{
 		Domain: "apps.example.com", Hosts: hosts,
@@ -388,7 +388,7 @@ func TestPublicURLs_OnlyServed(t *testing.T) {
 	await(runnerapi.ReasonServed, "https://shop.example.com/", "http://plain.example.com/")
 }
 
-// publish says of an Ingress what its controller would once it serves it.
+// publish sets the status of an Ingress, as its controller does once it serves it.
 func publish(t *testing.T, env *kubetest.Env, k runnerapi.Key) {
 	t.Helper()
 	in := &networkingv1.Ingress{}

@@ -21,8 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestInvalidSpec_FoundByCluster is of a spec that only Kubernetes itself can
-// tell to be wrong.
+// TestInvalidSpec_FoundByCluster deploys a spec that only Kubernetes itself can refuse.
 func TestInvalidSpec_FoundByCluster(t *testing.T) {
 	t.Parallel()
 	env, e, k := onControlPlane(t, "nightly")
@@ -32,7 +31,7 @@ func TestInvalidSpec_FoundByCluster(t *testing.T) {
 	_, err := e.Deploy(t.Context(), k, spec, runnerapi.WriteOptions{DryRun: true})
 	assert.Equal(t, runnerapi.CodeInvalid, code(err), "a dry run asks the cluster")
 	deploy(t, e, k, spec)
-	eventually(t, "the App says what is wrong", func() bool {
+	eventually(t, "the App has a diagnosis", func() bool {
 		a, err := e.Get(t.Context(), k)
 		return err == nil && a.Status.Phase == runnerapi.PhaseFailed && a.Status.Diagnosis != nil &&
 			a.Status.Diagnosis.Cause == runnerapi.CauseInvalidSpec

@@ -36,7 +36,7 @@ func (b *ill) Get(context.Context, runnerapi.Key) (runnerapi.App, error) {
 	return runnerapi.App{}, problem.Errorf(problem.Unavailable, "wait", "the cluster does not answer")
 }
 
-// Of two replicas, one answers that its cluster is away: the next try goes to the other.
+// Of two replicas, one returns that its cluster is unavailable: the next try goes to the other.
 func TestClient_SkipsUnhealthyReplica(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	sick := &ill{Apps: agent.Backend.Apps()}

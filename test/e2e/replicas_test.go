@@ -38,7 +38,7 @@ func TestReplicas_Two(t *testing.T) {
 }
 
 // onBoth runs a command again and again, each time over a new connection, until both
-// replicas have taken it. It answers all that was printed.
+// replicas have taken it. It returns everything that was printed.
 func onBoth(t *testing.T, route string, args ...string) (answers []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -98,7 +98,7 @@ func sameOnTheOther(t *testing.T) {
 	answers := onBoth(t, appRoute+"/restart", "restart", agentName, "twice", "--idempotency-key", "twice-1", "--wait=0s", "-o", "json")
 	require.GreaterOrEqual(t, len(answers), 2)
 	for _, answer := range answers {
-		assert.Equal(t, restartedAt(t, answers[0]), restartedAt(t, answer), "it is the same restart, whoever answers")
+		assert.Equal(t, restartedAt(t, answers[0]), restartedAt(t, answer), "it is the same restart at each replica")
 	}
 	pipeops(t, "status", agentName, "twice", "--wait")
 	assert.Len(t, replicaSets(t, "twice"), 2, "one restart made one new version")

@@ -25,7 +25,7 @@ import (
 
 const enrolmentDoc = "docs/operator/enrolment.md"
 
-// operator is somebody who does what the document says, beside a control plane.
+// operator runs the document's commands beside a control plane.
 type operator struct {
 	t   *testing.T
 	dir string
@@ -41,8 +41,8 @@ func newDocReader(t *testing.T) *operator {
 	return &operator{t: t, dir: t.TempDir(), api: api, ran: map[string]bool{}}
 }
 
-// does runs the block of the document that has a text in it, as it is written, and
-// answers what it prints.
+// does runs the block of the document that has a text in it, as it is written, and returns its
+// output.
 func (o *operator) does(has string, env ...string) string {
 	o.t.Helper()
 	block, err := harness.ShellWith(enrolmentDoc, has)
@@ -121,7 +121,7 @@ func TestEnrolmentDocs_Commands(t *testing.T) {
 		if strings.Contains(block, "kubectl") { // test/e2e has a cluster: TestToken_Replaced
 			continue
 		}
-		assert.True(t, o.ran[block], "nobody has run:\n%s", block)
+		assert.True(t, o.ran[block], "not run:\n%s", block)
 	}
 }
 
