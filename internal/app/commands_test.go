@@ -126,6 +126,36 @@ func TestIdempotencyKey_HoldsAcrossReplicas(t *testing.T) {
 	assert.Contains(t, two.call(t, "GET", gone.Header().Get("Location"), "", "").Body.String(), `"succeeded"`)
 }
 
+// TestOutcome_PerRestart starts a run before the previous one has ended.
+func TestOutcome_PerRestart(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e, _ := start(t, env, ns, nil)
+	api := serve(t, env, ns, e)
+	for kind, body := range map[string]string{
+		"jobs":      `{"image":"example.com/web:1","run":"RUN"}`,
+		"pipelines": `{"image":"example.com/web:1","run":"RUN","jobs":[{"name":"test"}]}`,
+	} {
+		path := "/v1/namespaces/" + ns + "/" + kind + "/" + kind
+		run := func(name, query string) runnerapi.App {
+			w := api.call(t, "PUT", path+query, kind+"-"+name, strings.ReplaceAll(body, "RUN", name))
+			require.Less(t, w.Code, 300, w.Body.String())
+			var got runnerapi.App
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
+			if query != "" {
+				require.NotNil(t, got.Outcome)
+				assert.Equal(t, got.Outcome.State == runnerapi.OperationPending, w.Code == http.StatusAccepted)
+			}
+			return got
+		}
+		run("one", "")
+		run("two", "")
+		assert.Equal(t, runnerapi.OperationSuperseded, run("one", "?wait=10ms").Outcome.State, kind)
+		assert.Equal(t, runnerapi.OperationPending, run("two", "?wait=10ms").Outcome.State, kind)
+	}
+}
+
 // commands is a random order of commands, for testing/quick.
 type commands []command
 
