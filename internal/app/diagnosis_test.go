@@ -26,8 +26,8 @@ var shown = []string{
 // its spec allows.
 var shownByTime = []string{"unready"}
 
-// TestDiagnosis_RealFailures breaks Apps in every way that has its own signal, all at once, on a real
-// node. Each is diagnosed right after its signal.
+// TestDiagnosis_RealFailures breaks Apps in every way that has its own signal, all at once, on a
+// real node. Each is diagnosed right after its signal.
 func TestDiagnosis_RealFailures(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)

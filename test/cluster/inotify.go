@@ -33,8 +33,8 @@ var inotifyLimits = []inotifyLimit{
 	{"max_user_watches", 65536, 4096},
 }
 
-// raiseInotify raises limits that are too low, until the machine restarts, and reports it. If it may not,
-// as in many containers, it fails if a cluster would, and names the fix.
+// raiseInotify raises limits that are too low, until the machine restarts, and reports it. If it
+// may not, as in many containers, it fails if a cluster would, and names the fix.
 func raiseInotify(out io.Writer) error {
 	var refused error
 	for _, l := range inotifyLimits {
