@@ -124,7 +124,7 @@ chaos: ## Everything fails at random for DURATION=1h; an accountant looks for wh
 	@mkdir -p $(BIN)
 	@go build -trimpath -o $(BIN)/chaos ./test/chaos
 	@exec $(BIN)/chaos -duration $(DURATION) $(if $(SEED),-seed $(SEED)) \
-	  $(if $(filter 1h,$(DURATION)),$(if $(findstring sabotage,$(CHAOS_FLAGS)),,-out docs/bench -page docs/contributing/chaos.md)) $(CHAOS_FLAGS)
+	  $(if $(filter 1h,$(DURATION)),-out docs/bench -page docs/contributing/chaos.md) $(CHAOS_FLAGS)
 
 .PHONY: check
 check: check-setup tidy-check format-check lint vet typecheck shell prose vuln race ## What CI runs beside the tests: tidy, format, lint (vet, import law), types on Windows and macOS, shellcheck, vale, govulncheck, race

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
@@ -217,6 +218,21 @@ func TestRevoke_StopsAgent(t *testing.T) {
 			require.ErrorContains(t, err, "revoked")
 			require.ErrorContains(t, err, "fix")
 		})
+	}
+}
+
+// TestRegister_NamesReason: the error of a refused token has the fix, and not the token.
+func TestRegister_NamesReason(t *testing.T) {
+	p := planetest.Start(t)
+	revoked := token(t, p)
+	parsed, err := controlapi.ParseToken(revoked)
+	require.NoError(t, err)
+	require.NoError(t, p.Tokens.Revoke(t.Context(), parsed.ID))
+	for given, fix := range map[string]string{revoked: "pipeops-controlplane token create", "nonsense": "not an enrolment token"} {
+		err := run(t, p, t.TempDir(), given).end(t)
+		require.ErrorContains(t, err, fix)
+		assert.NotContains(t, err.Error(), given)
+		assert.NotContains(t, err.Error(), parsed.Credential())
 	}
 }
 

@@ -293,7 +293,7 @@ func (m *model) holds(t *testing.T, env *kubetest.Env, k runnerapi.Key) bool {
 		d.Spec.Template.Spec.Containers[0].Image == m.image && a.Status.ObservedGeneration == a.Generation
 }
 
-// asInTheAgent is an Engine that is told of contents by the real client.
+// asInTheAgent returns an Engine that learns of changed contents from the real client.
 func asInTheAgent(t *testing.T, env *kubetest.Env, ns string, sizing sizing.Timing) (*app.Engine, *kube.Client) {
 	t.Helper()
 	k := contentsOf(t, env, ns)

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -30,24 +29,32 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
+func routesOf(t *testing.T, e *app.Engine) []ingress.Route {
+	t.Helper()
+	all, err := e.Routes(t.Context())
+	require.NoError(t, err)
+	return all
+}
+
+// routesByHost returns the routes by their host below example.com.
+func routesByHost(t *testing.T, e *app.Engine) map[string]ingress.Route {
+	t.Helper()
+	byHost := map[string]ingress.Route{}
+	for _, r := range routesOf(t, e) {
+		byHost[strings.TrimSuffix(r.Host, ".example.com")] = r
+	}
+	return byHost
+}
+
 func TestRoutes_FollowApp(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	var told atomic.Int64
+	var notified atomic.Int64
 	config := limitedTo(env, ns)
-	config.Routed = func() { told.Add(1) }
+	config.Routed = func() { notified.Add(1) }
 	e, _ := startWith(t, config)
-	routes := func() (own []ingress.Route) {
-		all, err := e.Routes(t.Context())
-		require.NoError(t, err)
-		for _, r := range all {
-			if r.App.Namespace == ns {
-				own = append(own, r)
-			}
-		}
-		return own
-	}
+	routes := func() []ingress.Route { return routesOf(t, e) }
 	awaitReason := func(reason string) {
 		t.Helper()
 		eventually(t, "reason: "+reason, func() bool {
@@ -71,8 +78,7 @@ func TestRoutes_FollowApp(t *testing.T) {
 		{App: k, Host: "shop.example.com", Path: "/", PathType: "Prefix", TLS: true, Service: "shop", Port: 80},
 		{App: k, Host: "shop.example.com", Path: "/admin", PathType: "Prefix", TLS: true, Service: "shop", Port: 9090},
 	}
-	service := &corev1.Service{}
-	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "shop"}, service))
+	service := get(t, env, k, &corev1.Service{})
 	for i := range want {
 		want[i].Reason = "no pod is ready"
 	}
@@ -84,11 +90,11 @@ func TestRoutes_FollowApp(t *testing.T) {
 	}
 	assert.Equal(t, want, got)
 
-	before := told.Load()
+	before := notified.Load()
 	rollOut(t, env, k)
 	awaitReason("")
 	assert.True(t, routes()[0].Ready, "no ingress controller is needed")
-	eventually(t, "it was told", func() bool { return told.Load() > before })
+	eventually(t, "Routed is called", func() bool { return notified.Load() > before })
 
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
 	eventually(t, "the routes are gone", func() bool { return len(routes()) == 0 })
@@ -127,15 +133,7 @@ func TestRoutes_OfForeignIngresses(t *testing.T) {
 	} {
 		require.NoError(t, env.Client.Create(t.Context(), o))
 	}
-	routes := func() map[string]ingress.Route {
-		all, err := e.Routes(t.Context())
-		require.NoError(t, err)
-		byHost := map[string]ingress.Route{}
-		for _, r := range all {
-			byHost[strings.TrimSuffix(r.Host, ".example.com")] = r
-		}
-		return byHost
-	}
+	routes := func() map[string]ingress.Route { return routesByHost(t, e) }
 	eventually(t, "the cache has all Services", func() bool {
 		now := routes()
 		return len(now) == 5 && now["own"].Ready && strings.Contains(now["elsewhere"].Reason, "ExternalName") &&
@@ -160,7 +158,7 @@ func TestRoutes_OfForeignIngresses(t *testing.T) {
 	eventually(t, "it leads to the pod", func() bool { return slices.Equal(routes()["headless"].Addresses, []string{"192.0.2.7:8080"}) })
 }
 
-// publicWith returns what a control plane with a gateway says.
+// publicWith returns what a control plane with a gateway reports of these hosts.
 func publicWith(hosts map[string]ingress.PublicHost) ingress.Public {
 	return ingress.Public{
 		Domain: "apps.example.com", Hosts: hosts,
@@ -172,10 +170,7 @@ func publicWith(hosts map[string]ingress.PublicHost) ingress.Public {
 // what the gateway does.
 func TestPublicApp_GetsHost(t *testing.T) {
 	t.Parallel()
-	env := kubetest.ControlPlane(t)
-	ns := ownNamespace(t, env)
-	e, _ := startWith(t, limitedTo(env, ns))
-	k := key(ns, "open")
+	env, e, k := onControlPlane(t, "open")
 	spec := web()
 	spec.Ports = []runnerapi.Port{{Name: "dns", Port: 53, Protocol: "UDP"}, {Name: "http", Port: 8080, Service: 80}}
 	spec.Ingress = &runnerapi.Ingress{Public: true}
@@ -192,11 +187,7 @@ func TestPublicApp_GetsHost(t *testing.T) {
 				slices.Equal(a.Status.PublicURLs, urls)
 		})
 	}
-	routes := func() []ingress.Route {
-		all, err := e.Routes(t.Context())
-		require.NoError(t, err)
-		return all
-	}
+	routes := func() []ingress.Route { return routesOf(t, e) }
 	assert.Empty(t, routes(), "nothing is known of a gateway")
 
 	require.NoError(t, e.SetPublic(t.Context(), ingress.Public{}))
@@ -211,8 +202,7 @@ func TestPublicApp_GetsHost(t *testing.T) {
 	awaitPublic("the gateway does not serve it", runnerapi.ReasonHostNotServed, host)
 	require.NoError(t, e.SetPublic(t.Context(), publicWith(map[string]ingress.PublicHost{host: {Served: true}})))
 	awaitPublic("it is served", runnerapi.ReasonServed, "", "https://"+host+"/")
-	err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "open"}, &networkingv1.Ingress{})
-	assert.True(t, apierrors.IsNotFound(err), "no ingress controller is to take the host: %v", err)
+	assert.False(t, exists(t, env, k, &networkingv1.Ingress{}), "no ingress controller is to take the host")
 
 	off := publicWith(nil)
 	off.Off, off.Fix = "the owner keeps the public out", "ask the owner"
@@ -221,8 +211,7 @@ func TestPublicApp_GetsHost(t *testing.T) {
 	assert.Empty(t, routes())
 
 	spec.Ingress.Hosts = []runnerapi.IngressHost{{Host: "www.example.org"}}
-	_, err = e.Deploy(t.Context(), k, spec, byTest)
-	require.NoError(t, err)
+	deploy(t, e, k, spec)
 	require.NoError(t, e.SetPublic(t.Context(), publicWith(map[string]ingress.PublicHost{host: {Served: true}, "www.example.org": {Reason: "set a CNAME"}})))
 	awaitPublic("one host of two is served", runnerapi.ReasonHostNotServed, "www.example.org", "https://"+host+"/")
 	require.NoError(t, e.SetPublic(t.Context(), publicWith(map[string]ingress.PublicHost{host: {Served: true}, "www.example.org": {Served: true}})))
@@ -297,15 +286,7 @@ func TestHTTPRoute_FollowsCluster(t *testing.T) {
 	config := limitedTo(env, ns)
 	config.Namespaces = append(config.Namespaces, other)
 	e, _ := startWith(t, config)
-	routes := func() map[string]ingress.Route {
-		all, err := e.Routes(t.Context())
-		require.NoError(t, err)
-		byHost := map[string]ingress.Route{}
-		for _, r := range all {
-			byHost[strings.TrimSuffix(r.Host, ".example.com")] = r
-		}
-		return byHost
-	}
+	routes := func() map[string]ingress.Route { return routesByHost(t, e) }
 	assert.Empty(t, routes(), "the cluster lacks the kind, which is no error")
 
 	crds := gatewayAPI(t)
@@ -407,7 +388,7 @@ func TestPublicURLs_OnlyServed(t *testing.T) {
 	await(runnerapi.ReasonServed, "https://shop.example.com/", "http://plain.example.com/")
 }
 
-// publish says of an Ingress what its controller would once it serves it.
+// publish sets the status of an Ingress, as its controller does once it serves it.
 func publish(t *testing.T, env *kubetest.Env, k runnerapi.Key) {
 	t.Helper()
 	in := &networkingv1.Ingress{}

@@ -19,8 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
@@ -321,18 +323,18 @@ func TestCronJob_Runs(t *testing.T) {
 		}
 	}
 	run("nightly-1")
-	within(t, podPatience, "the run is told of", is(runnerapi.RunSucceeded))
+	within(t, podPatience, "the run is in the status", is(runnerapi.RunSucceeded))
 	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
 
 	spec.Args = []string{"-crash-after=50ms", "-exit-code=9"}
 	failing := deploy(t, e, k, spec)
 	a = settled(t, e, k, failing.Generation)
-	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "what the old spec did says nothing of the new one")
+	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "a run of the old spec does not count for the new one")
 	eventually(t, "the new template", func() bool {
 		return get(t, env, k, &batchv1.CronJob{}).Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args[1] == "-exit-code=9"
 	})
 	run("nightly-2")
-	within(t, podPatience, "both runs are told of", is(runnerapi.RunFailed, runnerapi.RunSucceeded))
+	within(t, podPatience, "both runs are in the status", is(runnerapi.RunFailed, runnerapi.RunSucceeded))
 	assert.Equal(t, runnerapi.PhaseFailed, a.Status.Phase)
 	require.NotNil(t, a.Status.Diagnosis)
 	assert.Equal(t, runnerapi.CauseJobFailed, a.Status.Diagnosis.Cause)
@@ -392,7 +394,7 @@ func TestStatefulSet_Lifecycle(t *testing.T) {
 	bad.Image = "apps.test/no-such-image:5"
 	broken := deploy(t, e, k, bad)
 	a = settled(t, e, k, broken.Generation)
-	assert.Equal(t, runnerapi.PhaseDegraded, a.Status.Phase, "the first pod is left as it was")
+	assert.Equal(t, runnerapi.PhaseDegraded, a.Status.Phase, "the first pod is unchanged")
 	assert.Equal(t, runnerapi.CauseImageNotFound, a.Status.Diagnosis.Cause)
 	assert.Equal(t, "pod/db-1", a.Status.Diagnosis.Object, "the last is replaced first")
 	eventually(t, "its controller has counted", func() bool {
@@ -425,7 +427,7 @@ func goodSpecs(t *testing.T) map[string]runnerapi.AppSpec {
 	return all
 }
 
-// ends are arguments of test/apps/hello, which says so and ends with that code.
+// ends returns arguments with which test/apps/hello logs its end, and exits with that code.
 func ends(code string) []string { return []string{"-crash-after=50ms", "-exit-code=" + code} }
 
 // TestJob_Rerun distinguishes runs of the same spec by the log of each attempt.
@@ -454,7 +456,7 @@ func TestJob_Rerun(t *testing.T) {
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
 }
 
-// followUntilDone follows a log that ends by itself, and answers what it was.
+// followUntilDone follows a log until it ends by itself, and returns it.
 func followUntilDone(t *testing.T, read func(context.Context, func(runnerapi.LogLine) error) error) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), podPatience)
@@ -468,4 +470,12 @@ func followUntilDone(t *testing.T, read func(context.Context, func(runnerapi.Log
 	require.NoError(t, err)
 	require.NoError(t, ctx.Err(), "it did not end after %s", time.Since(began))
 	return text.String()
+}
+
+// driftOf returns the drift in an App's status.
+func driftOf(t *testing.T, e *app.Engine, k runnerapi.Key) runnerapi.Drift {
+	t.Helper()
+	a, err := e.Get(t.Context(), k)
+	require.NoError(t, err)
+	return ptr.Deref(a.Status.Drift, runnerapi.Drift{})
 }

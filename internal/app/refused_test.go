@@ -21,8 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// TestInvalidSpec_FoundByCluster is of a spec that only Kubernetes itself can
-// tell to be wrong.
+// TestInvalidSpec_FoundByCluster deploys a spec that only Kubernetes itself can refuse.
 func TestInvalidSpec_FoundByCluster(t *testing.T) {
 	t.Parallel()
 	env, e, k := onControlPlane(t, "nightly")
@@ -32,7 +31,7 @@ func TestInvalidSpec_FoundByCluster(t *testing.T) {
 	_, err := e.Deploy(t.Context(), k, spec, runnerapi.WriteOptions{DryRun: true})
 	assert.Equal(t, runnerapi.CodeInvalid, code(err), "a dry run asks the cluster")
 	deploy(t, e, k, spec)
-	eventually(t, "the App says what is wrong", func() bool {
+	eventually(t, "the App has a diagnosis", func() bool {
 		a, err := e.Get(t.Context(), k)
 		return err == nil && a.Status.Phase == runnerapi.PhaseFailed && a.Status.Diagnosis != nil &&
 			a.Status.Diagnosis.Cause == runnerapi.CauseInvalidSpec
@@ -53,8 +52,8 @@ func phaseOf(t *testing.T, e *app.Engine, k runnerapi.Key) runnerapi.Phase {
 	return a.Status.Phase
 }
 
-// TestSchema_ValidatesLikeAPI sends what the API refuses to the API
-// server (see TestTheAPIRefusesBadSpecs), and what it takes.
+// TestSchema_ValidatesLikeAPI sends the API server what the Runner API refuses
+// (TestAppSpec_RefusesInvalid), and what it takes.
 func TestSchema_ValidatesLikeAPI(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
@@ -82,20 +81,11 @@ func TestSchema_ValidatesLikeAPI(t *testing.T) {
 	}
 }
 
-func TestSchema_EnforcesBounds(t *testing.T) {
+func TestSchema_SetsDefaults(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
-	for name, spec := range map[string]runnerapi.AppSpec{
-		"no image":        {},
-		"too many pods":   {Image: "a", Replicas: new(int32(1001))},
-		"no such type":    {Image: "a", Type: "Pod"},
-		"a port too high": {Image: "a", Ports: []runnerapi.Port{{Port: 70000}}},
-	} {
-		err := env.Client.Create(t.Context(), &v1alpha1.App{
-			ObjectMeta: metav1.ObjectMeta{Namespace: production, GenerateName: "bad-"}, Spec: spec,
-		}, client.DryRunAll)
-		assert.True(t, apierrors.IsInvalid(err), "%s: %v", name, err)
-	}
+	err := env.Client.Create(t.Context(), &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: production, GenerateName: "bad-"}}, client.DryRunAll)
+	assert.True(t, apierrors.IsInvalid(err), "an image has no default: %v", err)
 	a := &v1alpha1.App{
 		ObjectMeta: metav1.ObjectMeta{Namespace: production, GenerateName: "good-"},
 		Spec: runnerapi.AppSpec{
@@ -123,4 +113,11 @@ func TestEngine_ReportsMissingCRD(t *testing.T) {
 	err = e.Run(t.Context())
 	require.ErrorAs(t, err, &missing)
 	assert.ErrorContains(t, err, fmt.Sprintf("has version 0, this agent needs %d: apply the agent's manifest", v1alpha1.SchemaVersion))
+}
+
+// kubectl changes something past the agent.
+func kubectl(t *testing.T, env *kubetest.Env, args ...string) {
+	t.Helper()
+	out, err := env.Cluster.Kubectl(t.Context(), args...)
+	require.NoError(t, err, string(out))
 }

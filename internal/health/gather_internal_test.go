@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -18,17 +19,48 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
+// scheduled returns a pod of which its node's kubelet has said nothing.
+func scheduled(at time.Time) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "1"},
+		Spec:       corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "web"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)},
+		}},
+	}
+}
+
+// TestGather_ReadsNode reads a node only if its kubelet is silent about the pod. A node that was
+// deleted is nil.
+func TestGather_ReadsNode(t *testing.T) {
+	now := time.Now()
+	for what, c := range map[string]struct {
+		node, want string
+		at         time.Time
+	}{
+		"silent kubelet": {"node-1", "node-1", now.Add(-time.Minute)},
+		"deleted node":   {"node-2", "", now.Add(-time.Minute)},
+		"new pod":        {"node-1", "not read", now},
+	} {
+		t.Run(what, func(t *testing.T) {
+			live := fake.NewClientBuilder().WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.node}}).
+				WithIndex(&corev1.Node{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
+			ev := diagnose.Evidence{Now: now, Nodes: map[string]*corev1.Node{}}
+			require.NoError(t, Gatherer{Live: live}.lookAtNode(t.Context(), scheduled(c.at), &ev))
+			got := "not read"
+			if node, read := ev.Nodes["node-1"]; read {
+				got = ptr.Deref(node, corev1.Node{}).Name
+			}
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
 // TestGather_LastKubeletEventCounts is of a pod whose volume was mounted late, and whose sandbox
 // fails now; and of the reverse.
 func TestGather_LastKubeletEventCounts(t *testing.T) {
 	now := time.Now()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "1"},
-		Spec:       corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "web"}}},
-		Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
-			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Minute))},
-		}},
-	}
+	pod := scheduled(now.Add(-time.Minute))
 	event := func(reason string, ago time.Duration) client.Object {
 		return &corev1.Event{
 			ObjectMeta:     metav1.ObjectMeta{Namespace: "shop", Name: reason},

@@ -23,10 +23,10 @@ import (
 // A command holds the lock of its release, a ConfigMap beside the release. It shows every replica
 // which command runs and how far it has come. A lock that is not renewed has no holder.
 const (
-	renewEvery = 3 * time.Second
-	tellEvery  = time.Second // if there is progress to report
-	staleAfter = 20 * time.Second
-	lockKey    = "operation"
+	renewEvery  = 3 * time.Second
+	reportEvery = time.Second // if there is progress to report
+	staleAfter  = 20 * time.Second
+	lockKey     = "operation"
 )
 
 func lockName(release string) string { return denylist.ReleaseLock + release }
@@ -172,7 +172,7 @@ func (l *lock) stands() error {
 
 // hold renews the lock until ctx ends, and calls lost if the lock is no longer ours.
 func (l *lock) hold(ctx context.Context, lost func(error)) {
-	ticker := time.NewTicker(tellEvery)
+	ticker := time.NewTicker(reportEvery)
 	defer ticker.Stop()
 	for {
 		select {

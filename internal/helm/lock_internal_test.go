@@ -71,7 +71,7 @@ func TestLock_ReleasedDuringRenewal(t *testing.T) {
 			l.hold(ctx, func(err error) { t.Error(err) })
 		}()
 		l.say("comparing")
-		time.Sleep(tellEvery) // of the bubble's clock
+		time.Sleep(reportEvery) // of the bubble's clock
 		synctest.Wait()
 		require.NotEmpty(t, maps.at.Data, "it is being renewed")
 		unhold()

@@ -37,7 +37,6 @@ func TestBroker_Outages(t *testing.T) {
 	b := broker.OwnForTest(t)
 	t.Run("a publisher in the middle", func(t *testing.T) { testCrash(t, b) })
 	t.Run("a reader behind", func(t *testing.T) { testCrashesBehind(t, b) })
-	t.Run("a directory", func(t *testing.T) { testDirectoryWithHalfOfItsSources(t, b) })
 }
 
 func config(b broker.Endpoint, user string) rabbitmq.Config {

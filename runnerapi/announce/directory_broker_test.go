@@ -2,7 +2,6 @@ package announce_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -18,15 +17,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
 
-// truth is a registry that announces what changes in it, and counts the snapshots.
+// truth is a registry that announces what changes in it.
 type truth struct {
 	t *testing.T
 	p *publish.Publisher
 
 	mu     sync.Mutex
 	agents map[string]announce.Agent
-	away   bool
-	asked  int
 }
 
 func newTruth(t *testing.T, p *publish.Publisher) *truth {
@@ -36,21 +33,11 @@ func newTruth(t *testing.T, p *publish.Publisher) *truth {
 func (r *truth) snapshot(context.Context) ([]announce.Agent, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked++
-	if r.away {
-		return nil, errors.New("the control plane is away")
-	}
 	list := make([]announce.Agent, 0, len(r.agents))
 	for _, a := range r.agents {
 		list = append(list, a)
 	}
 	return list, nil
-}
-
-func (r *truth) setAway(away bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.away = away
 }
 
 // change changes an agent n times; in the end it is removed, or in that state.
@@ -81,9 +68,7 @@ func (r *truth) change(runner, id string, n int, end announce.State) {
 		delete(r.agents, id)
 	}
 	r.mu.Unlock()
-	if r.p != nil {
-		announced(r.t, r.p, events)
-	}
+	announced(r.t, r.p, events)
 }
 
 // is reports whether a directory shows what is true, and nothing else.
@@ -182,39 +167,4 @@ func TestDirectory_AfterAbsence(t *testing.T) {
 			}
 		})
 	}
-}
-
-// testDirectoryWithHalfOfItsSources: with the broker away it lives on snapshots, with
-// the control plane away on announcements.
-func testDirectoryWithHalfOfItsSources(t *testing.T, b *broker.Broker) {
-	p := publisher(t, config(b, broker.UserControlPlane))
-	r := newTruth(t, p)
-	r.change("half", "a1", 1, announce.StateOnline)
-	ready := make(chan struct{}, 8)
-	queue := rabbitmq.RunnerQueue("half")
-	require.NoError(t, b.Stop(t.Context()))
-	d, err := announce.NewDirectory(announce.DirectoryConfig{Snapshot: r.snapshot, Events: &announce.ConsumerConfig{
-		Config: config(b, broker.UserRunner), Queue: queue, Ready: func() { ready <- struct{}{} },
-	}})
-	require.NoError(t, err)
-	run(t, d.Run)
-	await.Until(t, "a snapshot, without a broker", func() bool { return d.Synced() && r.is(d) && !d.Events().Connected })
-	require.NoError(t, b.Start(t.Context()))
-	await.Receive(t, ready, "the queue")
-	r.setAway(true)
-	r.change("half", "a1", 3, announce.StateOffline)
-	r.change("half", "a2", 1, announce.StateOnline)
-	await.Until(t, "announcements, without a control plane", func() bool { return r.is(d) })
-	r.mu.Lock()
-	a := r.agents["a1"]
-	a.Sequence++ // an announcement that is not for this Runner
-	r.agents["a1"] = a
-	r.mu.Unlock()
-	r.change("half", "a1", 1, announce.StateOnline)
-	await.Until(t, "an announcement after a gap", func() bool { return r.is(d) })
-	r.setAway(false)
-	r.mu.Lock()
-	delete(r.agents, "a2") // which no announcement tells
-	r.mu.Unlock()
-	await.Until(t, "the snapshot that the gap asked for", func() bool { return r.is(d) })
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"strings"
 	"sync"
@@ -247,6 +249,27 @@ func TestClient_NodeDiesDuringCall(t *testing.T) {
 	}
 }
 
+// Two connections break in the middle of a large response.
+func TestClient_RetriesBrokenResponse(t *testing.T) {
+	agent := runnertest.Start(t, runnertest.NewBackend())
+	key := runnerapi.Key{Namespace: "production", Name: "large"}
+	spec := runnerapi.ConfigMapSpec{Data: map[string]string{"large": strings.Repeat("0123456789abcdef", 32<<10)}}
+	_, err := agent.Client().ConfigMaps().Set(ctxFor(t), key, spec, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	var nodes []*node
+	for range 3 {
+		n, came := newNode(t, agent.Address), int64(0)
+		if len(nodes) < 2 {
+			n.answered = func(more int64) bool { came += more; return came > 200<<10 }
+		}
+		nodes = append(nodes, n)
+	}
+	got, err := client.BeginningAt(through(t, agent, nodes...), 0).ConfigMaps().Get(ctxFor(t), key)
+	require.NoError(t, err)
+	assert.Equal(t, spec.Data, got.Data)
+	assert.Equal(t, 1, nodes[1].connections())
+}
+
 // The edge is avoided for a while, and is tried again if no other is left.
 func TestClient_AvoidsFailedEdge(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
@@ -277,8 +300,10 @@ func TestClient_ErrorNamesEdges(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	gone, closing := newNode(t, agent.Address), newNode(t, "127.0.0.1:1") // the edge knows no tunnel, and closes
 	gone.cut()
+	plain := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(plain.Close)
 	c := agent.ClientWith(func(c *client.Config) {
-		c.EdgeAddresses, c.Patience = []string{gone.address, closing.address}, 500*time.Millisecond
+		c.EdgeAddresses, c.Patience = []string{gone.address, closing.address, plain.Listener.Addr().String()}, 500*time.Millisecond
 	})
 	_, err := c.Cluster().Get(ctxFor(t))
 	require.Equal(t, client.CodeUnreachable, codeOf(t, err))
@@ -286,6 +311,7 @@ func TestClient_ErrorNamesEdges(t *testing.T) {
 	assert.Contains(t, err.Error(), "connection refused")
 	assert.Contains(t, err.Error(), "edge "+closing.address+": ")
 	assert.Equal(t, 1, strings.Count(err.Error(), "edge "+closing.address), err.Error())
+	assert.Contains(t, err.Error(), "edge "+plain.Listener.Addr().String()+": ", "it speaks no TLS")
 	assert.NotContains(t, err.Error(), "\n")
 }
 

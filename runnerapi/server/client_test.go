@@ -3,13 +3,9 @@ package server_test
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"io"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,69 +22,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 )
-
-// breakingWire forwards to the agent, and breaks the first connections when so many bytes
-// of answers have come.
-func breakingWire(t *testing.T, to string, breaks int32, after int64) (address string, broken *atomic.Int32) {
-	t.Helper()
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	broken = &atomic.Int32{}
-	var all sync.WaitGroup
-	t.Cleanup(func() {
-		_ = ln.Close()
-		all.Wait()
-	})
-	all.Go(func() {
-		for {
-			near, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", to)
-			if err != nil {
-				_ = near.Close()
-				continue
-			}
-			all.Go(func() { _, _ = io.Copy(far, near); _ = far.Close() })
-			all.Go(func() {
-				if broken.Load() < breaks {
-					if _, err := io.CopyN(near, far, after); err == nil {
-						broken.Add(1)
-					}
-				} else {
-					_, _ = io.Copy(near, far)
-				}
-				_, _ = near.Close(), far.Close()
-			})
-		}
-	})
-	return ln.Addr().String(), broken
-}
-
-// Connections break in the middle of a large response.
-func TestClient_RetriesBrokenResponse(t *testing.T) {
-	t.Parallel()
-	agent := runnertest.Start(t, runnertest.NewBackend())
-	ctx := ctxFor(t)
-	value := strings.Repeat("0123456789abcdef", 32<<10) // 512 KiB
-	address, broken := breakingWire(t, agent.Address, 3, 200<<10)
-	c := agent.ClientWith(func(c *client.Config) { c.EdgeAddresses = []string{address} })
-
-	key := runnerapi.Key{Namespace: "production", Name: "large"}
-	spec := runnerapi.ConfigMapSpec{Data: map[string]string{"large": value}}
-	_, err := agent.Client().ConfigMaps().Set(ctx, key, spec, runnerapi.WriteOptions{})
-	require.NoError(t, err)
-	got, err := c.ConfigMaps().Get(ctx, key)
-	require.NoError(t, err)
-	assert.Equal(t, value, got.Data["large"])
-	assert.EqualValues(t, 3, broken.Load(), "it was tried again as often as it broke")
-	for range 3 { // over what is whole now
-		_, err = c.ConfigMaps().Get(ctx, key)
-		require.NoError(t, err)
-	}
-}
 
 // ill is a replica that is connected and of no use: its API server is away.
 type ill struct {
@@ -101,43 +36,11 @@ func (b *ill) Get(context.Context, runnerapi.Key) (runnerapi.App, error) {
 	return runnerapi.App{}, problem.Errorf(problem.Unavailable, "wait", "the cluster does not answer")
 }
 
-// takeTurns passes connections on to the addresses in turn, as the control plane does.
-func takeTurns(t *testing.T, addresses ...string) string {
-	t.Helper()
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var all sync.WaitGroup
-	all.Go(func() {
-		for n := 0; ; n++ {
-			near, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			far, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", addresses[n%len(addresses)])
-			if err != nil {
-				_ = near.Close()
-				continue
-			}
-			for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
-				all.Go(func() {
-					_, _ = io.Copy(way[0], way[1])
-					_, _ = near.Close(), far.Close()
-				})
-			}
-		}
-	})
-	t.Cleanup(func() {
-		_ = ln.Close()
-		all.Wait()
-	})
-	return ln.Addr().String()
-}
-
-// Of two replicas, one answers that its cluster is away: the next try goes to the other.
+// Of two replicas, one returns that its cluster is unavailable: the next try goes to the other.
 func TestClient_SkipsUnhealthyReplica(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	sick := &ill{Apps: agent.Backend.Apps()}
-	edge := takeTurns(t, serveTLS(t, agent, sick).address, agent.Address)
+	edge := faultproxy.New(t, serveTLS(t, agent, sick).address, agent.Address).Addr() // in turn
 	_, err := agent.Client().Apps().Deploy(t.Context(), web, runnerapi.AppSpec{Image: "example.com/web:1"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	client := agent.ClientWith(func(c *client.Config) { c.EdgeAddresses, c.Patience = []string{edge}, time.Minute })
@@ -216,34 +119,6 @@ func TestAgentCertificate_RefusesOthers(t *testing.T) {
 	assert.Empty(t, agent.Backend.Calls())
 }
 
-func TestClient_ReportsUnreachable(t *testing.T) {
-	t.Parallel()
-	agent := runnertest.Start(t, runnertest.NewBackend())
-	for name, answer := range map[string]func(net.Conn){
-		"the edge hangs up":  func(net.Conn) {},
-		"no TLS there":       func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) },
-		"nobody listens now": nil,
-	} {
-		t.Run(name, func(t *testing.T) {
-			edge := edgeThat(t, answer)
-			c := agent.ClientWith(func(c *client.Config) { c.EdgeAddresses, c.Patience = []string{edge}, 300*time.Millisecond })
-			_, err := c.Cluster().Get(ctxFor(t))
-			assert.Equal(t, client.CodeUnreachable, codeOf(t, err))
-			assert.Contains(t, err.Error(), "agent a1 could not be reached for")
-			t.Log(err)
-		})
-	}
-}
-
-func TestClient_TriesAllEdges(t *testing.T) {
-	t.Parallel()
-	agent := runnertest.Start(t, runnertest.NewBackend())
-	edges := []string{edgeThat(t, nil), edgeThat(t, func(net.Conn) {}), agent.Address}
-	c := agent.ClientWith(func(c *client.Config) { c.EdgeAddresses = edges })
-	_, err := c.Cluster().Get(ctxFor(t))
-	require.NoError(t, err)
-}
-
 func TestClient_EndsWithContext(t *testing.T) {
 	b := runnertest.NewBackend()
 	entered := make(chan struct{}, 1)
@@ -275,34 +150,4 @@ func TestClient_ChecksConfig(t *testing.T) {
 	for _, want := range []string{"ServerName", "EdgeAddresses", "TrustDomain", "Roots", "Certificate"} {
 		assert.Contains(t, err.Error(), want)
 	}
-}
-
-// edgeThat is an address where connections meet this answer and are closed, or,
-// with none, where nobody listens.
-func edgeThat(t *testing.T, answer func(net.Conn)) string {
-	t.Helper()
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	if answer == nil {
-		require.NoError(t, ln.Close())
-		return ln.Addr().String()
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			conn, err := ln.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			answer(conn)
-			_, _ = io.CopyN(io.Discard, conn, 1)
-			_ = conn.Close()
-		}
-	}()
-	t.Cleanup(func() {
-		_ = ln.Close()
-		await.Closed(t, done, "the end of the edge")
-	})
-	return ln.Addr().String()
 }

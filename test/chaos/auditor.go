@@ -83,18 +83,6 @@ func (a *auditor) all() []runnerapi.AuditRecord {
 	return append([]runnerapi.AuditRecord(nil), a.records...)
 }
 
-// operations counts the operations of one kind by object, each operation once.
-func (a *auditor) operations(kind ledger.Kind) map[string]int {
-	seen, n := map[string]bool{}, map[string]int{}
-	for _, r := range a.all() {
-		if r.Command == string(kind) && r.Outcome == runnerapi.AuditDone && !seen[r.Operation] {
-			seen[r.Operation] = true
-			n[r.Name]++
-		}
-	}
-	return n
-}
-
 // allAudited fails with what is missing in the log: a record is stored a moment after its command
 // was answered.
 func (c *chaos) allAudited(ctx context.Context) {

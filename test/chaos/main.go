@@ -27,7 +27,6 @@ type options struct {
 	Agents   int
 	Planes   int
 	SQLite   bool
-	Sabotage bool
 	Output   figures.Output
 }
 
@@ -68,7 +67,6 @@ func (o *options) flags() *flag.FlagSet {
 	flags.IntVar(&o.Agents, "agents", o.Agents, "replicas of the agent")
 	flags.IntVar(&o.Planes, "planes", o.Planes, "control planes, each with frps in it; with SQLite there is one")
 	flags.BoolVar(&o.SQLite, "sqlite", o.SQLite, "the control plane's registry in SQLite instead of PostgreSQL")
-	flags.BoolVar(&o.Sabotage, "sabotage", o.Sabotage, "in the end have one write be lost, one doubled and one changed, which the accountant has to find")
 	o.Output.Flags(flags)
 	return flags
 }
@@ -83,9 +81,6 @@ func execute(ctx context.Context, o options) (err error) {
 	}
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64N(1_000_000_000) + 1
-	}
-	if o.Sabotage && o.Output.Dir != "" {
-		return errors.New("-sabotage is not for -out: its figures are of books that have to be wrong")
 	}
 	measured, err := figures.Begin(ctx, figures.Chaos, o.Output, o.Duration < usual.Duration)
 	if err != nil {
@@ -119,9 +114,6 @@ func (c *chaos) perform(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("round %d: %w", r.number, err)
 		}
-	}
-	if c.Sabotage {
-		return c.sabotage(ctx)
 	}
 	return nil
 }

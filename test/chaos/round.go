@@ -97,7 +97,7 @@ func (c *chaos) settle(ctx context.Context, work *sync.WaitGroup) error {
 		{"the agent is online to the Runner", func(ctx context.Context) { run.Check(c.listener.online(ctx)) }},
 		{"every App is healthy and was announced", c.appsSettled},
 		{"the Runner knows what the control plane knows", c.allHeard},
-		{"the audit log tells of every command", c.allAudited},
+		{"the audit log has every command", c.allAudited},
 		{"the control plane has the whole audit log", c.handedOver},
 	} {
 		if err := eventually(ctx, step.what, step.check); err != nil {
@@ -131,16 +131,16 @@ func (c *chaos) allRun(ctx context.Context) {
 // ended returns an error for a process of the product that has ended by itself.
 func (c *chaos) ended() error {
 	var errs []error
-	tell := func(name string, p *harness.Program) {
+	check := func(name string, p *harness.Program) {
 		if !p.Running() {
 			errs = append(errs, fmt.Errorf("%s has ended by itself; its last lines:\n%s", name, p.LastLines(10)))
 		}
 	}
 	for _, p := range c.planes {
-		tell(p.name, p.Program)
+		check(p.name, p.Program)
 	}
 	for _, a := range c.agents {
-		tell(a.name, a.Program)
+		check(a.name, a.Program)
 	}
 	return errors.Join(errs...)
 }

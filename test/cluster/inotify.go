@@ -33,21 +33,12 @@ var inotifyLimits = []inotifyLimit{
 	{"max_user_watches", 65536, 4096},
 }
 
-// inotify is where the bounds are and how they are tried; tests have their own.
-type inotify struct {
-	dir   string
-	write func(path string, value []byte) error
-	try   func(instances int) error
-}
-
-var kernelInotify = inotify{inotifyDir, writeSysctl, tryInstances}
-
-// raise raises limits that are too low, until the machine restarts, and reports it. If it may not,
-// as in many containers, it fails if a cluster would, and names the fix.
-func (k inotify) raise(out io.Writer) error {
+// raiseInotify raises limits that are too low, until the machine restarts, and reports it. If it
+// may not, as in many containers, it fails if a cluster would, and names the fix.
+func raiseInotify(out io.Writer) error {
 	var refused error
 	for _, l := range inotifyLimits {
-		path := filepath.Join(k.dir, l.name)
+		path := filepath.Join(inotifyDir, l.name)
 		content, err := os.ReadFile(path)
 		if err != nil {
 			return fmt.Errorf("read the bound on inotify: %w", err)
@@ -59,7 +50,7 @@ func (k inotify) raise(out io.Writer) error {
 		if have >= l.want {
 			continue
 		}
-		switch err := k.write(path, []byte(strconv.Itoa(l.want))); {
+		switch err := os.WriteFile(path, []byte(strconv.Itoa(l.want)), 0o644); {
 		case err == nil:
 			fmt.Fprintf(out, "raised fs.inotify.%s from %d to %d, until this machine starts again\n", l.name, have, l.want)
 		case have < l.need:
@@ -68,7 +59,7 @@ func (k inotify) raise(out io.Writer) error {
 			refused = errors.Join(refused, err)
 		}
 	}
-	if err := k.try(neededInstances); err != nil {
+	if err := tryInstances(neededInstances); err != nil {
 		return inotifyLimits[0].tooLow(errors.Join(err, refused))
 	}
 	return nil
@@ -78,8 +69,6 @@ func (l inotifyLimit) tooLow(why error) error {
 	return fmt.Errorf("fs.inotify.%s is too low for a cluster: %w (fix, as root of the machine itself: sysctl -w fs.inotify.%[1]s=%[3]d)",
 		l.name, why, l.want)
 }
-
-func writeSysctl(path string, value []byte) error { return os.WriteFile(path, value, 0o644) }
 
 // tryInstances makes that many instances, and gives them back.
 func tryInstances(n int) error {

@@ -93,7 +93,7 @@ func up(ctx context.Context, options Options, set parts.Set) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	if err := kernelInotify.raise(options.Out); err != nil {
+	if err := raiseInotify(options.Out); err != nil {
 		return nil, err
 	}
 	timer := &stopwatch{out: options.Out, start: time.Now()}

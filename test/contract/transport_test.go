@@ -4,7 +4,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -50,31 +49,4 @@ func TestAround_FailsViolatingCall(t *testing.T) {
 	_, err = get("/v1/nothing", false)
 	require.NoError(t, err)
 	assert.Len(t, reported, 2, "also when nobody reads it")
-}
-
-// pieces is a body that arrives in pieces, each of which one Read takes.
-type pieces []string
-
-func (p *pieces) Read(b []byte) (int, error) {
-	if len(*p) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(b, (*p)[0])
-	if (*p)[0] = (*p)[0][n:]; (*p)[0] == "" {
-		*p = (*p)[1:]
-	}
-	return n, nil
-}
-
-func (*pieces) Close() error { return nil }
-
-// TestAround_LongAnswer: a short piece behind one that was not kept whole is not
-// taken for what comes next.
-func TestAround_LongAnswer(t *testing.T) {
-	kept := strings.Repeat("a", maxRecorded-10)
-	r := &recorder{ReadCloser: &pieces{kept, strings.Repeat("b", 100), "c"}, checked: true}
-	_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r, make([]byte, maxRecorded))
-	require.NoError(t, err)
-	assert.True(t, r.answer.Cut)
-	assert.True(t, r.read.String() == kept+strings.Repeat("b", 10), "the beginning, without a gap")
 }

@@ -410,3 +410,9 @@ func (s *shell) crashed(t *testing.T, line string) {
 		return err
 	}))
 }
+
+func label(t *testing.T, labels ...string) {
+	t.Helper()
+	_, err := sys.ControlPlane(t.Context(), append([]string{"agent", "label", agentName}, labels...)...)
+	require.NoError(t, err)
+}

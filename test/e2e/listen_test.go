@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -99,21 +98,4 @@ func (l *listener) assertNoGaps(t *testing.T) {
 		seq = slices.Compact(seq)
 		assert.Len(t, seq, int(seq[len(seq)-1]-seq[0])+1, "announcements of agent %s: %v", agent, seq)
 	}
-}
-
-// state wants a JSON answer of `agent get` to have a state.
-func state(answer, want string) error {
-	var shown struct {
-		State string `json:"state"`
-		Agent struct {
-			State string `json:"state"`
-		} `json:"agent"`
-	}
-	if err := json.Unmarshal([]byte(answer), &shown); err != nil {
-		return err
-	}
-	if shown.State != want && shown.Agent.State != want {
-		return fmt.Errorf("the agent is %s%s", shown.State, shown.Agent.State)
-	}
-	return nil
 }

@@ -8,8 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,6 +22,8 @@ const (
 	namespace = "production"
 	// certificateTTL is short, so that certificates are renewed while the tests run.
 	certificateTTL = 60 * time.Second
+	// gatewayDomain is the domain below which each public App has a host.
+	gatewayDomain = "apps.example.com"
 	// closeTimeout bounds the clean-up.
 	closeTimeout = 2 * time.Minute
 )
@@ -41,44 +41,13 @@ func TestMain(m *testing.M) {
 		fmt.Println("end-to-end tests need a cluster: not run with -short")
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := runTests(ctx, m)
-	stop()
-	os.Exit(code)
-}
-
-func runTests(ctx context.Context, m *testing.M) (code int) {
-	var err error
-	if sys, err = harness.New(harness.Options{
+	os.Exit(harness.RunTests(m, harness.Options{
 		Name: "e2e", Out: os.Stdout, ControlPlaneArgs: []string{"--certificate-ttl", certificateTTL.String()}, GatewayDomain: gatewayDomain,
-	}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		if code != 0 {
-			saveLogs(ctx)
-		}
-		if err := sys.Close(ctx); err != nil {
-			fmt.Fprintln(os.Stderr, "clean-up:", err)
-			code = 1
-		}
-	}()
-	if err := start(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "start the system:", err)
-		return 1
-	}
-	code = inputs.Main(m)
-	if err := sys.Violations(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	}, start))
 }
 
-func start(ctx context.Context) (err error) {
+func start(ctx context.Context, s *harness.System) (err error) {
+	sys = s
 	if sys.Binaries, err = harness.BuildChecked(ctx); err != nil {
 		return err
 	}
@@ -114,13 +83,4 @@ func start(ctx context.Context) (err error) {
 	}
 	image, err = sys.LoadApp(ctx, "hello")
 	return err
-}
-
-// saveLogs keeps what is needed to find out why a test failed.
-func saveLogs(ctx context.Context) {
-	dir, err := os.MkdirTemp("", "pipeops-e2e-failed-")
-	if err == nil {
-		err = sys.SaveLogs(ctx, dir)
-	}
-	fmt.Fprintln(os.Stderr, "logs of the parts:", dir, err)
 }

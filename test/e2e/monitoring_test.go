@@ -211,3 +211,11 @@ func appPod(t *testing.T, app string) *corev1.Pod {
 	require.Len(t, pods.Items, 1)
 	return &pods.Items[0]
 }
+
+// listRoutes returns the agent's routes as a Runner sees them.
+func listRoutes(t *testing.T) []runnerapi.Route {
+	t.Helper()
+	var list struct{ Items []runnerapi.Route }
+	require.NoError(t, json.Unmarshal([]byte(pipeops(t, "routes", agentName, "-o", "json")), &list))
+	return list.Items
+}

@@ -10,6 +10,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -35,7 +38,7 @@ func TestReplicas_Two(t *testing.T) {
 }
 
 // onBoth runs a command again and again, each time over a new connection, until both
-// replicas have taken it. It answers all that was printed.
+// replicas have taken it. It returns everything that was printed.
 func onBoth(t *testing.T, route string, args ...string) (answers []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -95,7 +98,7 @@ func sameOnTheOther(t *testing.T) {
 	answers := onBoth(t, appRoute+"/restart", "restart", agentName, "twice", "--idempotency-key", "twice-1", "--wait=0s", "-o", "json")
 	require.GreaterOrEqual(t, len(answers), 2)
 	for _, answer := range answers {
-		assert.Equal(t, restartedAt(t, answers[0]), restartedAt(t, answer), "it is the same restart, whoever answers")
+		assert.Equal(t, restartedAt(t, answers[0]), restartedAt(t, answer), "it is the same restart at each replica")
 	}
 	pipeops(t, "status", agentName, "twice", "--wait")
 	assert.Len(t, replicaSets(t, "twice"), 2, "one restart made one new version")
@@ -210,4 +213,61 @@ func (l *listener) assertNeverOffline(t *testing.T) {
 	for _, e := range l.all() {
 		assert.NotEqual(t, announce.AgentOffline, e.Type)
 	}
+}
+
+// follow starts an App and follows its log. The function that it returns sends the App a request,
+// and wants it in the log.
+func follow(t *testing.T, app string) (request func(path string)) {
+	t.Helper()
+	removeApp(t, app)
+	pipeops(t, "deploy", agentName, app, "--image", image, "--port", "8080", "--probe-path", "/healthz", "--wait=2m")
+	stream, err := sys.Stream(runner, "logs", agentName, app, "-f")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, stream.Close()) })
+	return func(path string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		defer cancel()
+		_, err := sys.Kube.ServiceGet(ctx, namespace, app, 8080, path)
+		if !apierrors.IsNotFound(err) { // the App has no such page, and logs that it was asked
+			require.NoError(t, err)
+		}
+		_, err = stream.Await(ctx, func(line string) bool { return strings.Contains(line, path) })
+		require.NoError(t, err)
+		lines, _ := stream.Lines()
+		assert.Equal(t, 1, strings.Count(strings.Join(lines, "\n"), path), "each line once")
+	}
+}
+
+// work is what the Runner does while something breaks.
+func work(ctx context.Context, name string) error {
+	for _, args := range [][]string{
+		{"secret", "set", agentName, name, "--from-literal", "GREETING=hi"},
+		{"deploy", agentName, name, "--image", image, "--port", "8080", "--env-from", name, "--probe-path", "/healthz", "--wait=3m"},
+		{"scale", agentName, name, "--replicas", "3", "--wait=3m"},
+		{"secret", "delete", agentName, name},
+	} {
+		if _, err := sys.Runner(ctx, runner, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitDeployment waits until the deploy has reached the cluster.
+func awaitDeployment(t *testing.T, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, "the deploy has reached the cluster", func(ctx context.Context) error {
+		_, err := sys.Kube.Clientset.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+		return err
+	}))
+}
+
+func replicaSets(t *testing.T, app string) []appsv1.ReplicaSet {
+	t.Helper()
+	list, err := sys.Kube.Clientset.AppsV1().ReplicaSets(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "pipeops.io/app=" + app})
+	require.NoError(t, err)
+	return list.Items
 }

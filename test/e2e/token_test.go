@@ -1,7 +1,11 @@
 package e2e
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,4 +34,33 @@ func TestToken_Replaced(t *testing.T) {
 	})
 	after := awaitListed(t, "the agent is listed", agentName, func(l listed) bool { return l.State == "online" })
 	assert.Equal(t, before.ID, after.ID)
+}
+
+// listed is an agent in the operator's list.
+type listed struct {
+	ID, Name, State string
+}
+
+// awaitListed waits until the operator sees an agent as it should be.
+func awaitListed(t *testing.T, what, name string, ok func(listed) bool) (found listed) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, what, func(ctx context.Context) error {
+		out, err := sys.ControlPlane(ctx, "agent", "list", "-o", "json")
+		if err != nil {
+			return err
+		}
+		var list []listed
+		if err := json.Unmarshal([]byte(out), &list); err != nil {
+			return err
+		}
+		for _, found = range list {
+			if found.Name == name && ok(found) {
+				return nil
+			}
+		}
+		return fmt.Errorf("agents: %s", out)
+	}))
+	return found
 }

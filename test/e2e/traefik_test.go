@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -150,8 +151,12 @@ func atTheBalancer(roots *x509.CertPool) *http.Client {
 // mode, and past it in tunnel mode.
 func reachedIn(t *testing.T, visitor *http.Client, host, mode string) {
 	t.Helper()
-	routesWhere(t, host+" is in "+mode+" mode", func(l []listedRoute) bool {
-		return len(l) == 1 && l[0].Host == host && l[0].Mode == mode
+	await.Until(t, host+" is in "+mode+" mode", func() bool {
+		out, err := sys.ControlPlane(t.Context(), "routes", agentName, "-o", "json")
+		require.NoError(t, err)
+		var list struct{ Items []struct{ Host, Mode string } }
+		require.NoError(t, json.Unmarshal([]byte(out), &list))
+		return len(list.Items) == 1 && list.Items[0].Host == host && list.Items[0].Mode == mode
 	})
 	path := fmt.Sprintf("/?%s-%d", mode, time.Now().UnixNano())
 	require.NoError(t, fetch(t, visitor, "https://"+host+path))

@@ -67,11 +67,6 @@ func Unscheduled(o client.Object) bool {
 	return PodCondition(o, corev1.PodScheduled) == corev1.ConditionFalse
 }
 
-// Disowned reports a pod that its kubelet calls ready and the cluster does not.
-func Disowned(o client.Object) bool {
-	return PodCondition(o, corev1.PodReady) == corev1.ConditionFalse && PodCondition(o, corev1.ContainersReady) == corev1.ConditionTrue
-}
-
 // PodCondition returns the state of a pod's condition; empty for an object that is not a pod.
 func PodCondition(o client.Object, kind corev1.PodConditionType) corev1.ConditionStatus {
 	if _, ok := o.(*corev1.Pod); ok {

@@ -73,9 +73,9 @@ func Listen(ctx context.Context, name string, targets ...string) (*Proxy, error)
 }
 
 // New is like Listen for a test, which closes the proxy at its end.
-func New(t testing.TB, target string) *Proxy {
+func New(t testing.TB, targets ...string) *Proxy {
 	t.Helper()
-	p, err := Listen(t.Context(), t.Name(), target)
+	p, err := Listen(t.Context(), t.Name(), targets...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func (p *Proxy) forward(ctx context.Context, client *net.TCPConn) {
 // dial connects to the target whose turn it is, or to the next that listens.
 func (p *Proxy) dial(ctx context.Context) (*net.TCPConn, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
-	turn, err := p.turn.Add(1), error(nil)
+	turn, err := p.turn.Add(1)-1, error(nil)
 	for i := range uint64(len(p.targets)) {
 		var conn net.Conn
 		if conn, err = dialer.DialContext(ctx, "tcp", p.targets[(turn+i)%uint64(len(p.targets))]); err == nil {

@@ -18,12 +18,14 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/controlplane/flags"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
 const enrolmentDoc = "docs/operator/enrolment.md"
 
-// operator is somebody who does what the document says, beside a control plane.
+// operator runs the document's commands beside a control plane.
 type operator struct {
 	t   *testing.T
 	dir string
@@ -39,8 +41,8 @@ func newDocReader(t *testing.T) *operator {
 	return &operator{t: t, dir: t.TempDir(), api: api, ran: map[string]bool{}}
 }
 
-// does runs the block of the document that has a text in it, as it is written, and
-// answers what it prints.
+// does runs the block of the document that has a text in it, as it is written, and returns its
+// output.
 func (o *operator) does(has string, env ...string) string {
 	o.t.Helper()
 	block, err := harness.ShellWith(enrolmentDoc, has)
@@ -119,6 +121,34 @@ func TestEnrolmentDocs_Commands(t *testing.T) {
 		if strings.Contains(block, "kubectl") { // test/e2e has a cluster: TestToken_Replaced
 			continue
 		}
-		assert.True(t, o.ran[block], "nobody has run:\n%s", block)
+		assert.True(t, o.ran[block], "not run:\n%s", block)
 	}
+}
+
+// TestRunnersDocs_Commands runs the commands of docs/operator/runners.md that are for the control
+// plane. runnerapi/announce runs those for RabbitMQ.
+func TestRunnersDocs_Commands(t *testing.T) {
+	o := newDocReader(t)
+	o.does("token create --name fleet")
+	require.NoError(t, registerWith(t.Context(), o.api, o.token(), "shop", newKey(t)))
+	blocks, err := harness.Shell("docs/operator/runners.md")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(blocks), 2)
+	for _, block := range blocks[:2] {
+		o.bash(block)
+	}
+	assert.Contains(t, o.bash("pipeops-controlplane agent get shop"), "env=prod")
+}
+
+func TestAgentList_ShowsClones(t *testing.T) {
+	copied := announce.Agent{ID: "a2", Name: "shop", State: announce.StateOnline, Clones: []announce.Clone{{ClusterUID: "other", Instance: "vm-1", Address: "192.0.2.1"}}}
+	var out strings.Builder
+	cloneTable(&out, []announce.Agent{{ID: "a1", Name: "bank"}, copied})
+	assert.Contains(t, out.String(), "Identities in use twice:")
+	assert.Regexp(t, `shop\s+a2\s+in cluster other\s+vm-1\s+192.0.2.1`, out.String())
+	assert.NotContains(t, out.String(), "bank")
+
+	e, err := announce.NewAgentEvent(announce.AgentCloned, "/controlplane", copied, 1, time.Now())
+	require.NoError(t, err)
+	assert.Contains(t, operatorapi.Summary(e), "its identity is in use twice: a copy in cluster other, called vm-1, comes from 192.0.2.1")
 }

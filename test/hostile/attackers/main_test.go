@@ -3,12 +3,8 @@ package attackers
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
@@ -19,8 +15,6 @@ const (
 	agentName  = "shop"
 	production = "production" // the managed namespace of deployments/namespaces.yaml
 	agentSpace = "pipeops"
-	// closeTimeout bounds the clean-up.
-	closeTimeout = 2 * time.Minute
 )
 
 // The Runners: one that works, and one that means ill.
@@ -40,37 +34,11 @@ func TestMain(m *testing.M) {
 	if testing.Short() || !suite.IsRelease() { // the tests skip
 		os.Exit(m.Run())
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := runTests(ctx, m)
-	stop()
-	os.Exit(code)
+	os.Exit(harness.RunTests(m, harness.Options{Name: "attackers", Out: os.Stdout, AgentLogLevel: "info"}, start))
 }
 
-func runTests(ctx context.Context, m *testing.M) (code int) {
-	var err error
-	if sys, err = harness.New(harness.Options{Name: "attackers", Out: os.Stdout, AgentLogLevel: "info"}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		if code != 0 {
-			saveLogs(ctx)
-		}
-		if err := sys.Close(ctx); err != nil {
-			fmt.Fprintln(os.Stderr, "clean-up:", err)
-			code = 1
-		}
-	}()
-	if err := start(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "start the system:", err)
-		return 1
-	}
-	return inputs.Main(m)
-}
-
-func start(ctx context.Context) (err error) {
+func start(ctx context.Context, s *harness.System) (err error) {
+	sys = s
 	if sys.Binaries, err = harness.Build(ctx); err != nil {
 		return err
 	}
@@ -102,13 +70,4 @@ func start(ctx context.Context) (err error) {
 		return err
 	}
 	return hideCanaries(ctx)
-}
-
-// saveLogs keeps what is needed to find out why a test failed.
-func saveLogs(ctx context.Context) {
-	dir, err := os.MkdirTemp("", "pipeops-attackers-failed-")
-	if err == nil {
-		err = sys.SaveLogs(ctx, dir)
-	}
-	fmt.Fprintln(os.Stderr, "logs of the parts:", dir, err)
 }

@@ -43,11 +43,11 @@ const partNames = "race, databases, hostile, contract, failures, machines, journ
 // than short, because CI starts only what fits into its hour.
 var parts = []part{
 	{
-		name: "race", what: "the race detector over the product's packages without a cluster, with their long tests: outages of brokers and receivers; releases, a broker's life", estimate: 19 * time.Minute, lane: serversLane, product: true, files: pages,
+		name: "race", what: "the race detector over the product's packages without a cluster, with their long tests: outages of brokers and receivers", estimate: 19 * time.Minute, lane: serversLane, product: true, files: pages,
 		jobs: func(m *module) []job {
 			_, own := m.groups()
 			raced := job{Name: "with the race detector", Env: release, Race: true, Args: []string{"-p", "2"}, Packages: slowestFirst(ofProduct(own))}
-			return append([]job{raced}, longTests(m, "scripts", "test/broker", "test/programs")...)
+			return append([]job{raced}, longTests(m, "scripts")...)
 		},
 	},
 	{
@@ -91,9 +91,9 @@ var parts = []part{
 		},
 	},
 	{
-		name: "journeys", what: "further journeys end to end: kubectl, disruptions, replicas, tokens, Traefik, cert-manager, VPA, the documents' commands; the demo; lives of test clusters; alerts through Prometheus; the pages in Chromium; the documentation's site", estimate: 35 * time.Minute, lane: machinesLane, product: true, files: pages, // 18 where others' programs are compiled
+		name: "journeys", what: "further journeys end to end: kubectl, replicas, tokens, Traefik, cert-manager, VPA, the documents' commands; the demo; alerts through Prometheus; the pages in Chromium; the documentation's site", estimate: 35 * time.Minute, lane: machinesLane, product: true, files: pages, // 18 where others' programs are compiled
 		jobs: func(m *module) []job {
-			return longTests(m, "test/e2e", "test/demo", "test/cluster", "test/observe", "test/browser", "test/site")
+			return longTests(m, "test/e2e", "test/demo", "test/observe", "test/browser", "test/site")
 		},
 	},
 	{
@@ -105,7 +105,7 @@ var parts = []part{
 		},
 	},
 	{
-		name: "chaos", what: "everything fails at random, from fixed seeds; the accountant's own check", estimate: 15 * time.Minute, lane: aloneLane, product: true, nightly: true,
+		name: "chaos", what: "everything fails at random, from fixed seeds", estimate: 15 * time.Minute, lane: aloneLane, product: true, nightly: true,
 		jobs: func(m *module) []job {
 			return []job{{Name: "chaos", Env: release, Args: []string{"-run", "^TestChaos$", "-count=1"}, Packages: m.below("test/chaos")}}
 		},

@@ -21,7 +21,7 @@ var slow = []string{
 	"test/e2e", "runnerapi/server", "internal/build", "internal/manifests", "internal/controlplane/store",
 	"internal/components", "internal/controlplane/gateway", "internal/kube", "test/install", "scripts/install",
 	"test/chart", "internal/health", "runnerapi/announce", "test/suite/cmd/suite", "tunnel/server", "internal/render",
-	"test/contract", "test/cluster", "internal/source",
+	"test/contract", "internal/source",
 }
 
 // testPlan is what a change must pass. Most tests on clusters and machines wait more than they

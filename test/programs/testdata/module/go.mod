@@ -1,3 +1,0 @@
-module example.test/thing
-
-go 1.26

@@ -1,5 +1,0 @@
-// Package words is what the program imports.
-package words
-
-// Greeting is what it prints.
-var Greeting = "hello"
