@@ -87,7 +87,7 @@ func execute(ctx context.Context, o options) (err error) {
 	if o.Sabotage && o.Output.Dir != "" {
 		return errors.New("-sabotage is not for -out: its figures are of books that have to be wrong")
 	}
-	measured, err := figures.Begin(ctx, figures.Chaos, o.Output, o.Duration < usual.Duration)
+	measured, err := figures.Begin(ctx, "chaos", o.Output, o.Duration < usual.Duration)
 	if err != nil {
 		return err
 	}
