@@ -128,9 +128,10 @@ func (b *agents) restart(ctx context.Context) {
 // measureIdle takes memory and CPU when nothing has happened for a while but heartbeats.
 func (b *agents) measureIdle(ctx context.Context) {
 	run.Rest(ctx, b.Settle)
-	before, start := b.used(), time.Now()
+	before, beats, start := b.used(), b.crowd.Beats(), time.Now()
 	run.Rest(ctx, b.Idle)
 	after, n := b.used(), float64(b.Agents)
+	b.Add("agents.written", float64(after.Written-before.Written)/float64(b.crowd.Beats()-beats)/1e3)
 	b.Add("agents.memory", float64(after.Resident-b.empty.Resident)/n/1e3)
 	b.Add("agents.cpu", 100*(after.CPU-before.CPU).Seconds()/time.Since(start).Seconds()/n)
 }

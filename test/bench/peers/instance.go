@@ -168,11 +168,12 @@ func startProcess(dir, name string, args ...string) *harness.Program {
 type use struct {
 	CPU      time.Duration // on all cores
 	Resident int64
+	Written  int64 // to disk
 }
 
 // useOf returns a process's use until now.
 func useOf(pid int) use {
 	p := run.Must(procfs.NewProc(pid))
 	cpu := run.Must(p.Stat()).CPUTime() * float64(time.Second)
-	return use{time.Duration(cpu), int64(run.Must(p.NewStatus()).VmRSS)} //nolint:gosec // not that much
+	return use{time.Duration(cpu), int64(run.Must(p.NewStatus()).VmRSS), int64(run.Must(p.IO()).WriteBytes)} //nolint:gosec // not that much
 }

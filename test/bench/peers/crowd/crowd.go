@@ -112,6 +112,14 @@ func (c Crowd) Look(since time.Time) (s State) {
 	return s
 }
 
+// Beats returns how many heartbeats were answered since the start.
+func (c Crowd) Beats() (n int64) {
+	for _, a := range c {
+		n += a.beats.Load()
+	}
+	return n
+}
+
 // Post makes each of the agents send that many events about its App, in order; several agents do at
 // a time.
 func (c Crowd) Post(ctx context.Context, each int) {
