@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -150,7 +151,7 @@ func (r *results) table() figures.Table {
 	for _, of := range r.rows {
 		cells := []string{fmt.Sprintf("%s, %s", of.Way, of.Protocol)}
 		for _, what := range []string{"rps.1", "rps.50", "rps.200", "p99.1", "p99.50", "bulk.down", "bulk.up", "far.down", "far.up"} {
-			cells = append(cells, fmt.Sprintf("%.0f", run.Median(r.samples[of][what])))
+			cells = append(cells, strings.Trim(fmt.Sprintf("%.0f", run.Median(r.samples[of][what])), "NaN"))
 		}
 		t.Rows = append(t.Rows, cells)
 	}

@@ -220,7 +220,9 @@ func delay(dst, src net.Conn, oneWay time.Duration) {
 	for p := range line {
 		time.Sleep(time.Until(p.due))
 		if err == nil { // otherwise data in flight is lost
-			_, err = dst.Write(p.bytes)
+			if _, err = dst.Write(p.bytes); err != nil {
+				_ = src.Close()
+			}
 		}
 	}
 	if err != nil || dst.(*net.TCPConn).CloseWrite() != nil {
