@@ -47,8 +47,12 @@ test-all: ## What a release must pass: also chaos, machines, both databases, hos
 
 .PHONY: test-touched
 LIMIT ?= 24h
+# On main nothing shows where the change began: all files count as changed.
 test-touched: ## The parts of test-all whose inputs changed since BASE=REF, as far as LIMIT=25m allows
-	@$(SUITE) touched -base '$(BASE)' -limit $(LIMIT)
+	@base='$(BASE)'; head=$$(git rev-parse HEAD); \
+	  base=$${base:-$$(git merge-base HEAD origin/main 2>/dev/null || echo "$$head")}; \
+	  if test -z '$(BASE)' -a "$$base" = "$$head"; then all=ls-files; else all="diff --name-only $$base"; fi; \
+	  changed=$$(git $$all && git ls-files --others --exclude-standard); LIMIT=$(LIMIT) $(SUITE) touched <<<"$$changed"
 
 .PHONY: test-part
 test-part: ## Parts of test-all by name: PART="hostile fuzz"
@@ -83,7 +87,8 @@ cover: ## The line coverage of production code by `make test` and by the long te
 .PHONY: t
 t: ## One package's tests, all or those that match: PKG=./internal/app RUN=Deploy
 	@$(if $(PKG),,$(error name a package: make t PKG=./internal/app))
-	@test -z '$(RUN)' || go test -trimpath -vet=off -list '$(firstword $(subst /, ,$(RUN)))' $(PKG) | grep -qE '^(Test|Fuzz)' \
+	@go list $(PKG) >/dev/null 2>&1 || { echo "no package $(PKG); fix: name one of \`go list ./...\`, such as PKG=./internal/app"; exit 1; }
+	@test -z '$(RUN)' || go test -trimpath -vet=off -list '$(firstword $(subst /, ,$(RUN)))' $(PKG) | grep -E '^(Test|Fuzz)' >/dev/null \
 	  || { echo "no test of $(PKG) matches RUN=$(RUN); its tests are:"; go test -trimpath -vet=off -list . $(PKG); exit 1; }
 	@$(if $(CLUSTER),PIPEOPS_TEST_CLUSTER=$(CLUSTER)) $(GOTESTSUM) --format=testname -- -trimpath -vet=off -timeout=40m $(if $(RUN),-run '$(RUN)') $(PKG)
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
@@ -132,15 +134,7 @@ func (b *apps) watchDeployment(ctx context.Context, key runnerapi.Key, version s
 	w := run.Must(b.kube.AppsV1().Deployments(key.Namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + key.Name}))
 	return await(w, func(o runtime.Object) bool {
 		d, ok := o.(*appsv1.Deployment)
-		if !ok {
-			return false
-		}
-		for _, v := range d.Spec.Template.Spec.Containers[0].Env {
-			if v.Name == versionVariable {
-				return v.Value == version
-			}
-		}
-		return false
+		return ok && slices.Contains(d.Spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: versionVariable, Value: version})
 	})
 }
 
@@ -195,21 +189,12 @@ func (b *apps) fillApps(ctx context.Context) {
 
 // announced counts the Apps that are healthy, and of which the control plane has received that.
 func (b *apps) announced(ctx context.Context) (n int) {
-	raw := run.Must(b.kube.CoreV1().RESTClient().Get().AbsPath("/apis/pipeops.io/v1alpha1/apps").DoRaw(ctx))
-	type state struct {
-		Phase runnerapi.Phase `json:"phase"`
-	}
 	var list struct {
-		Items []struct {
-			Status struct {
-				state
-				Announced state `json:"announced"`
-			} `json:"status"`
-		} `json:"items"`
+		Items []struct{ Status v1alpha1.Status }
 	}
-	run.Check(json.Unmarshal(raw, &list))
+	run.Check(json.Unmarshal(run.Must(b.kube.CoreV1().RESTClient().Get().AbsPath("/apis/pipeops.io/v1alpha1/apps").DoRaw(ctx)), &list))
 	for _, a := range list.Items {
-		if a.Status.Phase == runnerapi.PhaseHealthy && a.Status.Announced.Phase == runnerapi.PhaseHealthy {
+		if said := a.Status.Announced; a.Status.Phase == runnerapi.PhaseHealthy && said != nil && said.Phase == runnerapi.PhaseHealthy {
 			n++
 		}
 	}
@@ -244,17 +229,11 @@ func othersName(i int) string { return fmt.Sprintf("others-%d", i%unmanagedNames
 
 func othersPod(i int, node string) *corev1.Pod {
 	name := fmt.Sprintf("pod-%d", i)
+	labels := map[string]string{"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "somebody-else"}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: othersName(i), Name: name,
-			Labels: map[string]string{"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "somebody-else"},
-		},
-		Spec: corev1.PodSpec{
-			NodeName: node, AutomountServiceAccountToken: new(false),
-			Containers: []corev1.Container{{
-				Name: "main", Image: "apps.test/others:1",
-				Env: []corev1.EnvVar{{Name: "PORT", Value: "8080"}, {Name: "MODE", Value: "production"}},
-			}},
-		},
+		ObjectMeta: metav1.ObjectMeta{Namespace: othersName(i), Name: name, Labels: labels},
+		Spec: corev1.PodSpec{NodeName: node, AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{
+			Name: "main", Image: "apps.test/others:1", Env: []corev1.EnvVar{{Name: "PORT", Value: "8080"}, {Name: "MODE", Value: "production"}},
+		}}},
 	}
 }

@@ -77,8 +77,7 @@ func (b *apps) watchReady(ctx context.Context) seen {
 }
 
 // ways returns deploys by the Go client and by the command line, and the very objects that the
-// agent makes of such an App: by kubectl, and by their bare requests, which is the least that it
-// can take.
+// agent makes of such an App, by kubectl.
 func (b *apps) ways(ctx context.Context) []way {
 	spec := b.spec(0)
 	spec.Replicas, spec.GraceSeconds = new(int32(1)), new(int64(1))
@@ -106,11 +105,6 @@ func (b *apps) ways(ctx context.Context) []way {
 		{"client", func() { run.Must(b.client.Apps().Deploy(ctx, byClient, spec, write)) }, removeApp(byClient)},
 		{"command", func() { run.Must(b.sys.Runner(ctx, name, "deploy", name, "-f", manifest, "--no-wait")) }, removeApp(byCommand)},
 		{"kubectl", func() { run.Must(b.sys.Cluster.Kubectl(ctx, "apply", "-f", exported)) }, removeObjects},
-		{"requests", func() {
-			for i := range objects {
-				run.Check(b.sys.Kube.Apply(ctx, &objects[i]))
-			}
-		}, removeObjects},
 	}
 }
 

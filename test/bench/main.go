@@ -3,13 +3,8 @@
 // the output.
 package main
 
-import (
-	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
-	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
-)
+import "github.com/pipeops/pipeops-vm-agent/test/bench/run"
 
 func main() {
-	run.Main(map[*figures.Part]run.Benchmark{
-		figures.Apps: &apps{}, figures.Streams: &streams{}, figures.Monitoring: &monitoring{},
-	})
+	run.Main(map[string]run.Benchmark{"apps": &apps{}, "streams": &streams{}, "monitoring": &monitoring{}})
 }

@@ -190,24 +190,6 @@ func (b *monitoring) measure(ctx context.Context) {
 	b.Add("restarts", float64(restarts))
 }
 
-// figureOf returns the figure of a container.
-func figureOf(namespace, container string) string {
-	switch {
-	case namespace == "pipeops":
-		return "agent"
-	case namespace != monitoringNamespace:
-		return ""
-	case strings.Contains(container, "reload"):
-		return "reload"
-	}
-	for _, id := range []string{"prometheus-server", "loki", "alertmanager", "kube-state-metrics", "node-exporter"} {
-		if strings.Contains(container, id) {
-			return id
-		}
-	}
-	return "total" // of all alone
-}
-
 // memory returns what containers have now, by figure: the working set, which is what a limit counts
 // (https://kubernetes.io/docs/reference/instrumentation/node-metrics/).
 func (b *monitoring) memory(ctx context.Context) map[string]int64 {
@@ -226,12 +208,17 @@ func (b *monitoring) memory(ctx context.Context) map[string]int64 {
 		run.Check(json.Unmarshal(run.Must(get.DoRaw(ctx)), &summary))
 		for _, pod := range summary.Pods {
 			for _, c := range pod.Containers {
-				id := figureOf(pod.PodRef.Namespace, c.Name)
-				if id != "" && id != "total" {
-					all[id] += c.Memory.WorkingSetBytes
+				if ns := pod.PodRef.Namespace; ns == "pipeops" {
+					c.Name = "agent"
+				} else if ns != monitoringNamespace {
+					continue
 				}
-				if id != "" {
-					all["total"] += c.Memory.WorkingSetBytes
+				all["total"] += c.Memory.WorkingSetBytes
+				for _, id := range []string{"agent", "reload", "prometheus-server", "loki", "alertmanager", "kube-state-metrics", "node-exporter"} {
+					if strings.Contains(c.Name, id) { // prometheus-server-configmap-reload is the second
+						all[id] += c.Memory.WorkingSetBytes
+						break
+					}
 				}
 			}
 		}

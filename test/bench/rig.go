@@ -40,7 +40,7 @@ type rig struct {
 // begin brings up the system. Its name, output and what its agent logs are the same for all.
 func (b *rig) begin(ctx context.Context, r *run.Run, options harness.Options) {
 	b.Run = r
-	r.Machine.Kubernetes = cluster.KubernetesVersion
+	r.Kubernetes = cluster.KubernetesVersion
 	options.Name, options.Out, options.AgentLogLevel = name, os.Stdout, "info"
 	b.sys = run.Must(harness.New(options))
 	r.OnCloseWithin(b.sys.Close)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/apps/payload"
-	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
 
@@ -24,6 +23,8 @@ const (
 	endTimeout = 30 * time.Second
 	// idleTimeout is how long unused connections may stay.
 	idleTimeout = 2 * time.Minute
+	// idleGoroutines is how many goroutines idle connections may have: the bound.
+	idleGoroutines = 10
 )
 
 // reader follows one log and looks at each line.
@@ -118,7 +119,7 @@ func (b *streams) measureLogs(ctx context.Context) {
 	b.awaitNumber(ctx, endTimeout, callsOpen, open)
 	b.Add("logs_closed", run.Milliseconds(time.Since(went)))
 	b.client.Close()
-	b.Add("logs_goroutines", b.awaitNumber(ctx, idleTimeout, goroutines, routines+figures.IdleGoroutines)-routines)
+	b.Add("logs_goroutines", b.awaitNumber(ctx, idleTimeout, goroutines, routines+idleGoroutines)-routines)
 	wrong := 0
 	for _, r := range f.readers {
 		wrong += r.wrong

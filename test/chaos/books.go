@@ -112,7 +112,7 @@ func (c *chaos) publish(ctx context.Context) error {
 	set.Add("audited", float64(len(c.auditor.all())))
 	set.Tables = []figures.Table{c.books.sizes(c.sizes)}
 	broken := set.Report(os.Stdout)
-	if err := set.Publish(c.flags(), nil); err != nil {
+	if err := set.Publish(c.flags()); err != nil {
 		return err
 	}
 	return broken

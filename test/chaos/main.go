@@ -82,7 +82,7 @@ func execute(ctx context.Context, o options) (err error) {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64N(1_000_000_000) + 1
 	}
-	measured, err := figures.Begin(ctx, figures.Chaos, o.Output, o.Duration < usual.Duration)
+	measured, err := figures.Begin(ctx, "chaos", o.Output, o.Duration < usual.Duration)
 	if err != nil {
 		return err
 	}

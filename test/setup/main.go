@@ -67,9 +67,8 @@ var (
 	dex = compile{dir: "test/dex/program", patterns: []string{"."}}
 	// The builds' tests make an image of it.
 	buildkit = compile{dir: "test/buildkit/tools", patterns: []string{"tool"}}
-	// The tunnel's peers, for the benchmark; and the same for its tests.
+	// The tunnel's peers, for the benchmark.
 	peers     = compile{dir: "test/bench/peers", patterns: []string{"."}}
-	peerTests = compile{dir: "test/bench/peers", flags: []string{"-test"}, patterns: []string{"./..."}}
 	gotestsum = compile{flags: []string{"-modfile=internal/tools/gotestsum/go.mod"}, patterns: []string{"tool"}}
 	lint      = compile{flags: []string{"-modfile=internal/tools/go.mod"}, patterns: []string{"tool"}}
 )
@@ -80,7 +79,6 @@ func stepsFor(what string) []step {
 	getCluster := step{"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build")}
 	getSimulation := step{"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build", "--simulation")}
 	compilePeers := step{"compile the tunnel's peers (some minutes the first time)", peers.run}
-	compilePeerTests := step{"compile the tests of the benchmark's own module", peerTests.run}
 	getBroker := step{"get RabbitMQ", goRun("./test/broker/cmd/broker", "install")}
 	getPostgres := step{"get PostgreSQL", goRun("./test/postgres/cmd/postgres", "install")}
 	getMachine := step{"get a Debian for test machines", goRun("./test/machine/cmd/rootfs", "bookworm")}
@@ -112,12 +110,12 @@ func stepsFor(what string) []step {
 	case "chaos":
 		return []step{compilePrograms, getSimulation, getBroker, getPostgres}
 	case "test-short":
-		return []step{compileTests, compilePeerTests, compileReporter}
+		return []step{compileTests, compileReporter}
 	case "test", "test-all":
 		getTools := step{"get what the tests and the documentation's examples use", packages("curl", "jq", "minisign", "openssl", "python3", "sqlite3")}
 		steps := []step{
 			compilePrograms, getCluster, getBroker, getPostgres, getMachine, getTools, {"compile Helm and kubeconform", chart.run}, {"compile promtool", promtool.run}, {"compile BuildKit", buildkit.run},
-			compileTests, compilePeerTests, compileReporter,
+			compileTests, compileReporter,
 		}
 		if what == "test-all" {
 			steps = append(steps, getMachines, getSimulation, getBrowser, getLanguages, step{"compile h2spec", h2spec.run}, step{"compile esbuild", esbuild.run}, step{"compile dex", dex.run},
@@ -126,7 +124,7 @@ func stepsFor(what string) []step {
 		}
 		return steps
 	case "check":
-		return []step{{"compile the linters", lint.run}, compileTests, compilePeerTests, compileReporter, compileRaces,
+		return []step{{"compile the linters", lint.run}, compileTests, compileReporter, compileRaces,
 			{"lint once, which fills the linter's cache", warm("go", "tool", "-modfile=internal/tools/go.mod", "golangci-lint", "run", "--issues-exit-code=0", "./...")}}
 	}
 	return nil

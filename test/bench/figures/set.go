@@ -1,51 +1,76 @@
+// Package figures compares the measurements of the benchmark and the chaos program with the
+// product's bounds, which only bounds.yaml defines. It writes them as JSON in docs/bench, and as the
+// tables of bench.md and chaos.md in docs/contributing.
 package figures
 
 import (
-	"context"
+	"bytes"
+	_ "embed"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"reflect"
-	"runtime"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"sigs.k8s.io/yaml"
 )
 
 // ErrBroken means that a bound does not hold; the table has shown which.
 var ErrBroken = errors.New("a bound is broken")
 
+// Definition is a figure that a part measures, with the most or the least that it may be. Where its
+// title compares, both sides are measured in the same run, in turns.
+type Definition struct {
+	ID          string   `json:"id"`
+	Title       string   `json:"title"`
+	Unit        string   `json:"unit"`
+	Most, Least *float64 // nil without a bound
+}
+
+//go:embed bounds.yaml
+var boundsFile []byte
+
+// Parts returns the definitions of all parts, in the order of their tables.
+func Parts() map[string][]Definition {
+	var parts map[string][]Definition
+	if err := yaml.UnmarshalStrict(boundsFile, &parts); err != nil {
+		panic(err)
+	}
+	return parts
+}
+
+// Page is the page of docs with a part's table.
+func Page(part string) string {
+	if part == "chaos" {
+		return "contributing/chaos.md"
+	}
+	return "contributing/bench.md"
+}
+
 // Set holds the figures of one run of a part.
 type Set struct {
 	Name string `json:"part"`
-	// Commit is what was measured; Changed reports that the tree had further changes. Recorded is
-	// the commit that added the figures of a run that did not record its own.
-	Commit   string `json:"commit,omitempty"`
-	Changed  bool   `json:"changed,omitempty"`
-	Recorded string `json:"recorded,omitempty"`
+	// Commit is what was measured.
+	Commit string `json:"commit"`
 	// Date is when the run began, in RFC 3339 format; only the day if no more is known.
-	Date    string  `json:"date"`
-	Seconds int     `json:"seconds,omitempty"`
-	Machine Machine `json:"machine"`
+	Date    string `json:"date"`
+	Seconds int    `json:"seconds,omitempty"`
+	Machine string `json:"machine"`
 	// Short reports that the figures must not be quoted.
 	Short bool `json:"short,omitempty"`
 	// Sizes are the flags of the run.
-	Sizes   map[string]string `json:"sizes,omitempty"`
-	Figures []Figure          `json:"figures"`
-	Tables  []Table           `json:"tables,omitempty"`
-	// Details belong to the part.
-	Details json.RawMessage `json:"details,omitempty"`
+	Sizes   map[string]string  `json:"sizes,omitempty"`
+	Figures map[string]float64 `json:"figures"`
+	Tables  []Table            `json:"tables,omitempty"`
 
-	part *Part
+	definitions []Definition
 }
 
 // Table is shown below the figures.
@@ -55,89 +80,70 @@ type Table struct {
 }
 
 // New returns a set without figures.
-func New(p *Part) *Set { return &Set{Name: p.Name, part: p} }
+func New(part string) *Set {
+	return &Set{Name: part, Figures: map[string]float64{}, definitions: Parts()[part]}
+}
 
-// Add adds a figure of the part, with its bound. An undefined figure is a programming error.
+// Add adds a figure of the part. An undefined figure is a programming error. JSON has no NaN: a
+// division by zero means that nothing was measured.
 func (s *Set) Add(id string, measured float64) {
-	i := s.part.index(id)
-	if i < 0 {
+	if !slices.ContainsFunc(s.definitions, func(d Definition) bool { return d.ID == id }) {
 		panic(fmt.Sprintf("part %s of the benchmark has no figure %q", s.Name, id))
 	}
-	d := s.part.Definitions[i]
-	f := Figure{ID: id, Title: d.Title, Unit: d.Unit, Measured: measured}
-	f.judge(d.Bound)
-	s.Figures = append(s.Figures, f)
-	slices.SortStableFunc(s.Figures, func(a, b Figure) int { return s.part.index(a.ID) - s.part.index(b.ID) })
-}
-
-// index returns where a figure is defined, or -1.
-func (p *Part) index(id string) int {
-	return slices.IndexFunc(p.Definitions, func(d Definition) bool { return d.ID == id })
-}
-
-// figure returns nil for a figure that was not measured.
-func (s *Set) figure(id string) *Figure {
-	i := slices.IndexFunc(s.Figures, func(f Figure) bool { return f.ID == id })
-	if i < 0 {
-		return nil
+	if !math.IsNaN(measured) && !math.IsInf(measured, 0) {
+		s.Figures[id] = measured
 	}
-	return &s.Figures[i]
 }
 
-// Report prints the table, then a line for each broken bound. It returns ErrBroken if there is one.
-func (s *Set) Report(out io.Writer) (err error) {
-	table := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(table, "WHAT\tMEASURED\tBOUND\t")
-	for _, f := range s.Figures {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.Title, f.text(), f.Bound.text(f.Unit), f.verdict("BROKEN"))
+// Report prints the table. It returns ErrBroken if a bound is.
+func (s *Set) Report(out io.Writer) error {
+	table, broken := s.table()
+	fmt.Fprintf(out, "%s\ndocs/%s defines each of them.\n", table, Page(s.Name))
+	if broken > 0 {
+		return ErrBroken
 	}
-	_ = table.Flush() // an error has no receiver
-	fmt.Fprintf(out, "\ndocs/%s defines each of them.\n", s.part.Page)
-	for _, f := range s.Figures {
-		if f.verdict("BROKEN") == "BROKEN" {
-			fmt.Fprintf(out, "BROKEN: %s is %s, and must be %s\n", f.Title, f.text(), f.Bound.text(f.Unit))
-			err = ErrBroken
+	return nil
+}
+
+// table returns the figures as Markdown, and how many bounds are broken.
+func (s *Set) table() (table string, broken int) {
+	table = "| figure | measured | bound | |\n|---|---|---|---|\n"
+	for _, d := range s.definitions {
+		measured, ok := s.Figures[d.ID]
+		text, verdict := "not measured", ""
+		if ok {
+			text = d.text(measured)
 		}
+		switch {
+		case !ok || d.Most == nil && d.Least == nil:
+		case d.holds(measured):
+			verdict = "holds"
+		default:
+			verdict, broken = "**broken**", broken+1
+		}
+		table += line(d.Title, text, d.bound(), verdict)
 	}
-	return err
+	return table, broken
 }
 
-// Check returns everything that keeps a set from being shown on its page: information for the
-// reader is missing, or a stored bound differs from the code's.
+// Check returns what keeps a set from being shown on its page.
 func (s *Set) Check() error {
 	var errs []error
 	wrong := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf(s.part.Name+".json: "+format, args...))
+		errs = append(errs, fmt.Errorf(s.Name+".json: "+format, args...))
 	}
-	if s.Commit == "" && s.Recorded == "" || s.Date == "" || s.Machine.CPUs == 0 {
+	if s.Commit == "" || s.Date == "" || s.Machine == "" {
 		wrong("commit, date or machine is missing")
 	}
 	if s.Short {
 		wrong("the figures of a short run are not to be quoted")
 	}
-	for _, f := range s.Figures {
-		i, judged := s.part.index(f.ID), f
-		if i < 0 {
-			wrong("figure %s is not defined", f.ID)
-		} else if judged.judge(s.part.Definitions[i].Bound); !reflect.DeepEqual(judged, f) {
-			wrong("figure %s has a bound or a holds that is not as computed", f.ID)
-		}
-	}
-	for _, d := range s.part.Definitions {
-		if d.Bound != nil && s.figure(d.ID) == nil {
+	for _, d := range s.definitions {
+		if _, ok := s.Figures[d.ID]; !ok && d.bound() != "" {
 			wrong("figure %s has a bound and was not measured", d.ID)
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Judge gives stored figures the current bounds.
-func (s *Set) Judge() {
-	for i := range s.Figures {
-		if at := s.part.index(s.Figures[i].ID); at >= 0 {
-			s.Figures[i].judge(s.part.Definitions[at].Bound)
-		}
-	}
 }
 
 // Save writes everything into a directory.
@@ -146,138 +152,115 @@ func (s *Set) Save(dir string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, s.part.Name+".json"), append(text, '\n'), 0o644) // readable for all users
+	return os.WriteFile(filepath.Join(dir, s.Name+".json"), append(text, '\n'), 0o644) // readable for all users
 }
 
 // Read reads a part's newest run from a directory.
-func Read(p *Part, dir string) (*Set, error) {
-	s := New(p)
-	text, err := os.ReadFile(filepath.Join(dir, p.Name+".json"))
-	if err == nil {
-		err = json.Unmarshal(text, s)
-	}
-	if err == nil && s.Name != p.Name {
-		err = fmt.Errorf("%s.json is of part %q", p.Name, s.Name)
-	}
-	return s, err
-}
-
-// Output is where the figures of a run are written, beside the terminal.
-type Output struct{ Dir, Page string }
-
-// Flags adds the flags that set the output.
-func (o *Output) Flags(flags *flag.FlagSet) {
-	flags.StringVar(&o.Dir, "out", o.Dir, "directory that takes the figures as JSON, and plots")
-	flags.StringVar(&o.Page, "page", o.Page, "Markdown page whose table the figures become")
-}
-
-// notSizes are flags that are not sizes.
-var notSizes = []string{"out", "page", "keep", "pprof", "short"}
-
-// Run is a set whose run is in progress.
-type Run struct {
-	*Set
-	Output Output
-	start  time.Time
-}
-
-// Begin begins a run. It records the commit now, because the repository may change during the run.
-func Begin(ctx context.Context, p *Part, o Output, short bool) (*Run, error) {
-	r := &Run{Set: New(p), Output: o, start: time.Now()}
-	r.Date, r.Short = r.start.UTC().Format(time.RFC3339), short
-	if o.Page != "" && (o.Dir == "" || short) {
-		return nil, errors.New("-page needs -out, because the page is made from the JSON, and is not for a short run")
-	}
-	if o.Dir == "" {
-		return r, nil
-	}
-	commit, err := git(ctx, "rev-parse", "--short=12", "HEAD")
+func Read(part, dir string) (*Set, error) {
+	s := New(part)
+	text, err := os.ReadFile(filepath.Join(dir, part+".json"))
 	if err != nil {
 		return nil, err
 	}
-	// One part writes to docs while the next one is measured.
-	changes, err := git(ctx, "status", "--porcelain", "--", ":(top)", ":(top,exclude)docs")
-	r.Commit, r.Changed = commit, changes != ""
-	return r, err
+	return s, json.Unmarshal(text, s)
 }
 
-func git(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "git", args...).Output()
-	if err != nil {
-		return "", fmt.Errorf("git %s: %w", args[0], err)
+// Put puts a set's tables between their marks on a page.
+func (s *Set) Put(page []byte) ([]byte, error) {
+	command := strings.Replace("make bench-"+s.Name, "bench-chaos", "chaos", 1)
+	begin, end := fmt.Sprintf("<!-- figures: %s (made by %s; do not edit) -->\n", s.Name, command), []byte("<!-- end -->\n")
+	before, rest, _ := bytes.Cut(page, []byte(begin))
+	_, after, ok := bytes.Cut(rest, end)
+	if !ok {
+		return nil, fmt.Errorf("docs/%s does not have, with %s after it: %s", Page(s.Name), end, begin)
 	}
-	return strings.TrimSpace(string(out)), nil
+	return slices.Concat(before, []byte(begin+s.block()), end, after), nil
 }
 
-// Publish writes the run to its output: JSON first, then the page. A run that did not measure
-// everything that has a bound is only written as JSON.
-func (r *Run) Publish(flags *flag.FlagSet, details any) (err error) {
-	if r.Output.Dir == "" {
-		return nil
-	}
-	// JSON has no NaN: a division by zero means that nothing was measured.
-	r.Figures = slices.DeleteFunc(r.Figures, func(f Figure) bool {
-		return math.IsNaN(f.Measured) || math.IsInf(f.Measured, 0)
-	})
-	r.Seconds = int(time.Since(r.start).Seconds())
-	r.Sizes = map[string]string{}
-	flags.VisitAll(func(f *flag.Flag) {
-		none := slices.Contains([]string{"", "0", "false"}, f.Value.String())
-		if !none && !slices.Contains(notSizes, f.Name) {
-			r.Sizes[f.Name] = f.Value.String()
-		}
-	})
-	if err := r.Machine.look(); err != nil {
-		return err
-	}
-	if details != nil {
-		if r.Details, err = json.Marshal(details); err != nil {
-			return err
+// block returns a set as Markdown.
+func (s *Set) block() string {
+	table, broken := s.table()
+	bounds := 0
+	for _, d := range s.definitions {
+		if _, ok := s.Figures[d.ID]; ok && d.bound() != "" {
+			bounds++
 		}
 	}
-	if err := r.Save(r.Output.Dir); err != nil || r.Output.Page == "" {
-		return err
+	date, _, _ := strings.Cut(s.Date, "T")
+	if s.Seconds > 0 {
+		date += ", for " + (time.Duration(s.Seconds) * time.Second).String()
 	}
-	if err := r.Check(); err != nil {
-		return fmt.Errorf("these figures are not for %s: %w", r.Output.Page, err)
+	text := fmt.Sprintf("\n- commit: %s\n- date: %s\n- machine: %s\n", s.Commit, date, s.Machine)
+	var sizes []string
+	for names := range slices.Chunk(slices.Sorted(maps.Keys(s.Sizes)), 5) {
+		for i, name := range names {
+			names[i] = name + " " + s.Sizes[name]
+		}
+		sizes = append(sizes, strings.Join(names, ", "))
 	}
-	page, err := os.ReadFile(r.Output.Page)
-	if err != nil {
-		return err
+	text += "- sizes: " + strings.Join(sizes, ",\n  ") + "\n" + fmt.Sprintf("- bounds that hold: %d of %d\n- made from [bench/%s.json](../bench/%[3]s.json)\n\n%s", bounds-broken, bounds, s.Name, table)
+	for _, t := range s.Tables {
+		text += "\n" + line(t.Columns...) + "|" + strings.Repeat("---|", len(t.Columns)) + "\n"
+		for _, r := range t.Rows {
+			text += line(r...)
+		}
 	}
-	if page, err = r.Put(page); err != nil {
-		return err
-	}
-	return os.WriteFile(r.Output.Page, page, 0o644) // readable for all users
+	return text + "\n"
 }
 
-// Machine describes the machine of the measurements. Unknown fields are empty.
-type Machine struct {
-	CPUs       int     `json:"cpus"`
-	MemoryGiB  float64 `json:"memoryGiB,omitempty"`
-	OS         string  `json:"os,omitempty"`
-	Go         string  `json:"go,omitempty"`
-	Kubernetes string  `json:"kubernetes,omitempty"`
+// line returns a line of a table.
+func line(cells ...string) string {
+	text := "| " + strings.Join(cells, " | ") + " |\n"
+	for strings.Contains(text, "|  |") {
+		text = strings.ReplaceAll(text, "|  |", "| |")
+	}
+	return text
 }
 
-// look fills in all but Kubernetes.
-func (m *Machine) look() error {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return fmt.Errorf("read the machine's memory: %w", err)
-	}
-	m.CPUs, m.MemoryGiB = runtime.NumCPU(), float64(info.Totalram*uint64(info.Unit)>>20)/1024
-	m.OS, m.Go = runtime.GOOS+"/"+runtime.GOARCH, runtime.Version()
-	return nil
+// holds reports whether a figure keeps its bound. What is not a number does not.
+func (d *Definition) holds(measured float64) bool {
+	return (d.Most == nil || measured <= *d.Most) && (d.Least == nil || measured >= *d.Least)
 }
 
-func (m *Machine) String() string {
-	said := []string{fmt.Sprintf("%d CPUs", m.CPUs), "memory not noted", "system not noted", "Go not noted"}
-	if m.MemoryGiB > 0 {
-		said = []string{said[0], fmt.Sprintf("%.1f GiB", m.MemoryGiB), m.OS, m.Go}
+// bound returns the bound for the reader, or nothing.
+func (d *Definition) bound() string {
+	switch {
+	case d.Most != nil:
+		return "≤ " + number(*d.Most, -1, d.Unit)
+	case d.Least != nil:
+		return "≥ " + number(*d.Least, -1, d.Unit)
 	}
-	if m.Kubernetes != "" {
-		said = append(said, "Kubernetes "+m.Kubernetes)
+	return ""
+}
+
+// text returns a figure in about three digits. It has more where rounding would move it over its
+// bound.
+func (d *Definition) text(measured float64) string {
+	digits := 0
+	if n := math.Abs(measured); n < 100 && n != math.Trunc(n) {
+		tens := int(math.Floor(math.Log10(n)))
+		digits = 2 - tens + min(0, max(tens, -1))
 	}
-	return strings.Join(said, ", ")
+	for ; digits < 18; digits++ {
+		rounded, err := strconv.ParseFloat(strconv.FormatFloat(measured, 'f', digits, 64), 64)
+		if err != nil || d.holds(rounded) == d.holds(measured) {
+			break
+		}
+	}
+	return number(measured, digits, d.Unit)
+}
+
+// number puts spaces between groups of three digits before the point, and the unit behind.
+func number(n float64, digits int, unit string) string {
+	whole, rest, point := strings.Cut(strconv.FormatFloat(n, 'f', digits, 64), ".")
+	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
+		whole = whole[:i] + " " + whole[i:]
+	}
+	if point {
+		whole += "." + rest
+	}
+	if unit != "" && !strings.HasPrefix(unit, "/") {
+		whole += " "
+	}
+	return whole + unit
 }

@@ -13,15 +13,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
-// agents measures a control plane with thousands of simulated agents, which are in a process of
-// their own.
+// agents measures a control plane, which is a process of its own, with thousands of simulated
+// agents.
 type agents struct {
 	Agents  int           `flag:"agents" usual:"10000" short:"500" help:"simulated agents; as many as there may be open files for, if that is less"`
 	Settle  time.Duration `flag:"settle" usual:"45s" short:"5s" help:"wait after the storm, until heartbeats are as seldom as they get"`
 	Idle    time.Duration `flag:"idle" usual:"1m0s" short:"8s" help:"how long idleness is measured"`
 	Events  int           `flag:"events" usual:"20000" short:"4000" help:"announcements over the broker's outages"`
 	Tellers int           `flag:"tellers" usual:"2000" short:"400" help:"agents whose Apps these announcements are about"`
-	Kills   int           `flag:"kills" usual:"3" short:"1" help:"how often RabbitMQ is killed while it makes up for an outage"`
 	Looks   int           `flag:"looks" usual:"50" short:"5" help:"how often each page of the console is looked at"`
 	// Go collects at least every two minutes, and returns memory after that.
 	Closed time.Duration `flag:"closed" usual:"2m30s" short:"5s" help:"wait after the console's pages were closed, until memory is looked at"`
@@ -29,9 +28,8 @@ type agents struct {
 
 	*run.Run
 	sys      *harness.System
-	crowd    *served
-	consumer *listener
-	curves   curves
+	crowd    crowd.Crowd
+	consumer *ledger
 	empty    use // the control plane's, before the first agent
 }
 
@@ -48,13 +46,6 @@ const (
 	lookEvery = 250 * time.Millisecond
 )
 
-// curves are the data of the plots.
-type curves struct {
-	Storm         []point `json:"storm"`
-	Restart       []point `json:"restart"`
-	Announcements []point `json:"announcements"`
-}
-
 func (b *agents) Measure(ctx context.Context, r *run.Run) {
 	b.Run = r
 	b.fit()
@@ -64,11 +55,7 @@ func (b *agents) Measure(ctx context.Context, r *run.Run) {
 	r.Step(fmt.Sprintf("memory and CPU while nothing happens, for %s after %s", b.Idle, b.Settle), func() { b.measureIdle(ctx) })
 	r.Step("the console: pages, updates, many open pages", func() { b.measureConsole(ctx) })
 	r.Step("the control plane is killed and comes back", func() { b.restart(ctx) })
-	r.Step(fmt.Sprintf("%d announcements, and RabbitMQ killed among them", b.Events), func() { b.announce(ctx) })
-	r.Detail = b.curves
-	if r.Output.Dir != "" {
-		b.curves.plot(r.Output.Dir, b.Agents)
-	}
+	r.Step(fmt.Sprintf("%d announcements, after an outage of RabbitMQ", b.Events), func() { b.announce(ctx) })
 }
 
 // fit limits the agents to the files that a process may open here.
@@ -105,41 +92,29 @@ func (b *agents) used() use { return useOf(b.sys.ControlPlanePID()) }
 // enrol starts the crowd and makes its agents register.
 func (b *agents) enrol(ctx context.Context) {
 	token := run.Must(b.sys.CreateToken(ctx, "--uses", "0"))
-	b.crowd = startServed(ctx, b.Run, b.sys.Dir, "crowd", roleCommand, roleCrowd)
 	start := time.Now()
-	b.crowd.call(ctx, "Crowd.Enrol", crowd.Enrolment{
-		URL: b.sys.APIURL(), CAFile: b.sys.DataDir() + "/ca.pem", Token: token, Count: b.Agents,
-	}, new(crowd.None))
+	b.crowd = crowd.Enrol(ctx, b.sys.APIURL(), b.sys.DataDir()+"/ca.pem", token, b.Agents)
 	b.Add("agents.enrolled", float64(b.Agents)/time.Since(start).Seconds())
 }
 
 // awaitBack waits until all agents have a tunnel and were heard since then. It returns how many
-// these were at what time, and when the last one came.
-func (b *agents) awaitBack(ctx context.Context, since time.Time) ([]point, float64) {
-	curve := []point{{}}
+// seconds later that was.
+func (b *agents) awaitBack(ctx context.Context, since time.Time) float64 {
 	b.Await(ctx, connectTimeout, lookEvery, func() {
-		var s crowd.State
-		b.crowd.call(ctx, "Crowd.Look", since, &s)
-		curve = append(curve, point{time.Since(since).Seconds(), s.Back})
+		s := b.crowd.Look(since)
 		if s.Back < b.Agents {
 			run.Failf("%d of %d agents are there, %d have a tunnel, %d a heartbeat answered; what failed: %s",
 				s.Back, b.Agents, s.Connected, s.Heard, s.Trouble)
 		}
 	})
-	return curve, curve[len(curve)-1].Seconds
+	return time.Since(since).Seconds()
 }
 
 func (b *agents) storm(ctx context.Context) {
-	before, crowdBefore, start := b.used(), useOf(b.crowd.PID()), time.Now()
-	b.crowd.call(ctx, "Crowd.Connect", crowd.None{}, new(crowd.None))
-	curve, took := b.awaitBack(ctx, start)
-	each := func(after, before use) float64 {
-		return run.Milliseconds(after.CPU-before.CPU) / float64(b.Agents)
-	}
-	b.Add("agents.storm.cpu", each(b.used(), before))
-	b.Add("agents.storm.cpu.crowd", each(useOf(b.crowd.PID()), crowdBefore))
-	b.Add("agents.storm", took)
-	b.curves.Storm = curve
+	before, start := b.used(), time.Now()
+	b.crowd.Connect()
+	b.Add("agents.storm", b.awaitBack(ctx, start))
+	b.Add("agents.storm.cpu", run.Milliseconds(b.used().CPU-before.CPU)/float64(b.Agents))
 }
 
 func (b *agents) restart(ctx context.Context) {
@@ -147,31 +122,16 @@ func (b *agents) restart(ctx context.Context) {
 	run.Check(b.sys.KillControlPlane())
 	run.Check(b.sys.RestartControlPlane(ctx))
 	b.Say("it serves again after %s", time.Since(start).Round(time.Millisecond))
-	curve, took := b.awaitBack(ctx, start)
-	b.Add("agents.restart", took)
-	b.curves.Restart = curve
+	b.Add("agents.restart", b.awaitBack(ctx, start))
 }
 
 // measureIdle takes memory and CPU when nothing has happened for a while but heartbeats.
 func (b *agents) measureIdle(ctx context.Context) {
-	look := func() (time.Time, use, float64) {
-		var s crowd.State
-		b.crowd.call(ctx, "Crowd.Look", time.Time{}, &s)
-		return time.Now(), b.used(), float64(s.Beats)
-	}
 	run.Rest(ctx, b.Settle)
-	start, before, beatsBefore := look()
+	before, beats, start := b.used(), b.crowd.Beats(), time.Now()
 	run.Rest(ctx, b.Idle)
-	end, after, beats := look()
-	beats -= beatsBefore
-	seconds, n := end.Sub(start).Seconds(), float64(b.Agents)
-	simulated := float64(useOf(b.crowd.PID()).Resident)
+	after, n := b.used(), float64(b.Agents)
+	b.Add("agents.written", float64(after.Written-before.Written)/float64(b.crowd.Beats()-beats)/1e3)
 	b.Add("agents.memory", float64(after.Resident-b.empty.Resident)/n/1e3)
-	b.Add("agents.memory.crowd", simulated/n/1e3)
-	b.Add("agents.memory.together", (float64(after.Resident)+simulated)/1e9)
-	b.Add("agents.cpu", 100*(after.CPU-before.CPU).Seconds()/seconds/n)
-	b.Add("agents.beats", beats/seconds)
-	if beats > 0 {
-		b.Add("agents.written", float64(after.Written-before.Written)/beats/1e3)
-	}
+	b.Add("agents.cpu", 100*(after.CPU-before.CPU).Seconds()/time.Since(start).Seconds()/n)
 }

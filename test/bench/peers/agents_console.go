@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -26,8 +25,8 @@ import (
 const (
 	// openPages is how many pages are open at a time, each on a connection of its own.
 	openPages = 100
-	// pageTimeout is how long an answer of the console, or an update of a page, may take.
-	pageTimeout = 30 * time.Second
+	// pageTimeout is how long a page may be open.
+	pageTimeout = 5 * time.Minute
 	// firstPaint is the time from the start of the navigation until the browser has painted
 	// something, in ms (https://www.w3.org/TR/paint-timing/).
 	firstPaint = `performance.getEntriesByName("first-contentful-paint").map(e => e.startTime)[0] || 0`
@@ -51,9 +50,11 @@ func (b *agents) measureConsole(ctx context.Context) {
 		var took []float64
 		for range b.Looks {
 			start := time.Now()
-			page := v.open(ctx, client, path)
-			run.Must(io.Copy(io.Discard, page.body))
-			page.close()
+			lines, closePage := v.open(ctx, client, path)
+			for lines.Scan() { // to its end
+			}
+			run.Check(lines.Err())
+			closePage()
 			took = append(took, run.Milliseconds(time.Since(start)))
 		}
 		b.Add(id, run.Median(took))
@@ -95,51 +96,39 @@ func (v *consoleVisitor) connection() *http.Client {
 	}}
 }
 
-// openPage is a page, or the live part of one, that is being read.
-type openPage struct {
-	body   io.ReadCloser
-	lines  *bufio.Scanner
-	cancel context.CancelFunc
-}
-
-func (v *consoleVisitor) open(ctx context.Context, client *http.Client, path string) *openPage {
-	ctx, cancel := context.WithCancel(ctx)
+// open returns the lines of a page, or of the live part of one, until it is closed.
+func (v *consoleVisitor) open(ctx context.Context, client *http.Client, path string) (lines *bufio.Scanner, closePage func()) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	resp := run.Must(client.Do(run.Must(http.NewRequestWithContext(ctx, http.MethodGet, v.site+path, http.NoBody))))
 	if resp.StatusCode != http.StatusOK || resp.Request.URL.String() != v.site+path {
 		run.Failf("%s: %s at %s", path, resp.Status, resp.Request.URL)
 	}
-	return &openPage{resp.Body, bufio.NewScanner(resp.Body), cancel}
+	return bufio.NewScanner(resp.Body), func() { cancel(); _ = resp.Body.Close() } // it was cancelled
 }
 
-// await reads until a line has the words.
-func (p *openPage) await(words string) {
-	defer time.AfterFunc(pageTimeout, p.cancel).Stop()
-	for p.lines.Scan() {
-		if strings.Contains(p.lines.Text(), words) {
+// awaitLine reads until a line has the words.
+func awaitLine(lines *bufio.Scanner, words string) {
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), words) {
 			return
 		}
 	}
-	run.Failf("the page ended, or did not show %q within %s: %w", words, pageTimeout, p.lines.Err())
-}
-
-func (p *openPage) close() {
-	p.cancel()
-	_ = p.body.Close() // it was cancelled
+	run.Failf("the page ended, and did not show %q: %w", words, lines.Err())
 }
 
 // measureUpdates counts from the answer to a change until an open page shows it.
 func (b *agents) measureUpdates(ctx context.Context, v *consoleVisitor) {
 	agent, slowest := crowd.Name(0), 0.0
-	page := v.open(ctx, v.connection(), "/live/fleet?find="+agent)
-	defer page.close()
-	page.await(agent)
+	lines, closePage := v.open(ctx, v.connection(), "/live/fleet?find="+agent)
+	defer closePage()
+	awaitLine(lines, agent)
 	for i := range b.Looks {
 		value := fmt.Sprintf("change-%d-end", i)
 		run.Must(operatorapi.LabelAgent.Do(ctx, v.api, operatorapi.LabelAgentInput{
 			Agent: agent, Body: operatorapi.LabelAgentBody{Set: map[string]string{"bench": value}},
 		}))
 		start := time.Now()
-		page.await(value)
+		awaitLine(lines, value)
 		slowest = max(slowest, run.Milliseconds(time.Since(start)))
 	}
 	b.Add("console.update", slowest)
@@ -147,15 +136,15 @@ func (b *agents) measureUpdates(ctx context.Context, v *consoleVisitor) {
 
 // measurePages looks at the control plane's memory with many open pages, and after them.
 func (b *agents) measurePages(ctx context.Context, v *consoleVisitor, before int64) {
-	var pages []*openPage
+	var closeAll []func()
 	for range openPages {
-		page := v.open(ctx, v.connection(), "/live/fleet")
-		page.await(crowd.Name(0)[:len("bench-")])
-		pages = append(pages, page)
+		lines, closePage := v.open(ctx, v.connection(), "/live/fleet")
+		awaitLine(lines, crowd.Name(0)[:len("bench-")])
+		closeAll = append(closeAll, closePage)
 	}
 	b.Add("console.memory.pages", run.Mebibytes(b.used().Resident-before))
-	for _, p := range pages {
-		p.close()
+	for _, closePage := range closeAll {
+		closePage()
 	}
 	run.Rest(ctx, b.Closed)
 	b.Add("console.memory", run.Mebibytes(b.used().Resident-before))

@@ -28,8 +28,6 @@ type gateway struct {
 
 	*run.Run
 	dir      string
-	flood    *served
-	direct   *instance
 	visitors []*contender
 	runner   *http.Client
 	results  results
@@ -38,10 +36,12 @@ type gateway struct {
 const (
 	visitorURL = "https://" + way.Host
 	otherURL   = "https://" + way.OtherHost
-	// measuredClients make the calls whose p99 counts, and floodClients the flood beside them.
-	visitors, measuredClients, floodClients = 50, 4, 50
-	hostsOfAgent                            = 10
-	lookups                                 = 1_000_000
+	// measuredClients make the calls whose p99 counts.
+	visitors, measuredClients = 50, 4
+	// floodStart is how long the flood takes to connect.
+	floodStart   = time.Second / 2
+	hostsOfAgent = 10
+	lookups      = 1_000_000
 )
 
 func (b *gateway) Measure(ctx context.Context, r *run.Run) {
@@ -61,16 +61,13 @@ func (b *gateway) Measure(ctx context.Context, r *run.Run) {
 	ours := b.results.samples[row{way.GatewayTunnel, way.HTTP1}]
 	for _, what := range []string{"runner", "host"} {
 		r.Add("gateway."+what+".p99", run.Ratio(ours[what+".p99.flood"], ours[what+".p99.alone"]))
-		r.Add("gateway."+what+".p99.past", run.Ratio(ours[what+".p99.flood past"], ours[what+".p99.alone"]))
 	}
-	r.Detail = b.results.medians()
 }
 
-// begin starts an App, a flood, and all ways to the App.
+// begin starts an App, and all ways to it.
 func (b *gateway) begin(ctx context.Context) {
 	const address = "127.0.68.1:4000"
 	b.OnClose(startProcess(b.dir, "app", roleCommand, roleApp, address).Kill)
-	b.flood = startServed(ctx, b.Run, b.dir, "flood", roleCommand, roleFlood)
 	for _, w := range way.ToApps() {
 		i := startInstance(b.Run, w, b.dir, address, 0)
 		for _, p := range []way.Protocol{way.HTTP1, way.HTTP2} {
@@ -81,10 +78,7 @@ func (b *gateway) begin(ctx context.Context) {
 			i.await(ctx, client, visitorURL, upTimeout)
 			b.visitors = append(b.visitors, &contender{row{w.Name, p}, i, client})
 		}
-		switch w.Name {
-		case way.GatewayDirect:
-			b.direct = i
-		case way.GatewayTunnel:
+		if w.Name == way.GatewayTunnel {
 			b.runner = way.Runner(b.dir, i.at.RelaySpare[0], way.HTTP2)
 			i.await(ctx, b.runner, way.BaseURL, upTimeout)
 		}
@@ -98,54 +92,34 @@ func (b *gateway) measureWays(ctx context.Context) {
 			for _, clients := range []int{1, visitors} {
 				b.results.closed(c, clients, load.RunClosed(ctx, c.client, visitorURL+load.PathSmall, clients, warmUp, b.Duration))
 			}
-			rate, _ := load.Bulk(ctx, c.client, visitorURL, load.Down, b.Bulk)
-			b.results.add(c.row, "bulk.down", rate/1e6)
+			b.results.add(c.row, "bulk.down", load.Bulk(ctx, c.client, visitorURL, load.Down, b.Bulk)/1e6)
 		}
 	})
 }
 
 // measureBeside compares the p99 of a Runner's commands, and of a host, with and without a flood of
-// another host's visitors through the same tunnel. The same flood past the tunnel shows how much of
-// it the machine's cores are.
+// another host's visitors through the same tunnel.
 func (b *gateway) measureBeside(ctx context.Context) {
 	own := b.visitors[slices.IndexFunc(b.visitors, func(c *contender) bool { return c.row == row{way.GatewayTunnel, way.HTTP1} })]
-	measure := func(what, beside, address string, client *http.Client, url string) {
-		run.Parallel(ctx, 2, -1, func(ctx context.Context, i int) {
-			if i == 0 {
-				got := load.RunClosed(ctx, client, url+load.PathSmall, measuredClients, warmUp, b.Duration)
-				b.results.add(own.row, what+".p99."+beside, got.P99)
-			} else if address != "" { // for as long as the measurement and a little longer
-				b.flood.call(ctx, "Flood.Send", Surge{Dir: b.dir, Address: address, For: b.Duration + 2*warmUp}, new(int))
-			}
-		})
+	measure := func(beside string) {
+		for what, of := range map[string]struct {
+			client *http.Client
+			url    string
+		}{"runner": {b.runner, way.BaseURL}, "host": {own.client, visitorURL}} {
+			got := load.RunClosed(ctx, of.client, of.url+load.PathSmall, measuredClients, warmUp, b.Duration)
+			b.results.add(own.row, what+".p99."+beside, got.P99)
+		}
 	}
 	b.InRounds(b.Rounds, func(int) {
-		for _, beside := range [][2]string{{"alone", ""}, {"flood", own.at.Public}, {"flood past", b.direct.at.Public}} {
-			measure("runner", beside[0], beside[1], b.runner, way.BaseURL)
-			measure("host", beside[0], beside[1], own.client, visitorURL)
+		measure("alone")
+		// In this process, the flood would add its threads and goroutines to what the measured wait for.
+		flood := startProcess(b.dir, "flood", roleCommand, roleFlood, b.dir, own.at.Public)
+		run.Rest(ctx, floodStart)
+		if !flood.Running() {
+			run.Failf("the flood ended: %s", flood.LastLines(8))
 		}
-	})
-}
-
-// Flood makes the requests of many visitors. It is a process of its own: in the process of the
-// measured clients, it would add its own threads and goroutines to what they wait for.
-type Flood struct {
-	clients map[string]*http.Client // by the address that they call
-}
-
-// Surge is one flood.
-type Surge struct {
-	Dir, Address string
-	For          time.Duration
-}
-
-// Send sends requests to an address until the time is over.
-func (f *Flood) Send(s Surge, answered *int) error {
-	return run.Try(func() {
-		if f.clients[s.Address] == nil {
-			f.clients[s.Address] = way.Visitor(s.Dir, s.Address, way.HTTP1)
-		}
-		*answered = load.RunClosed(context.Background(), f.clients[s.Address], otherURL+load.PathSmall, floodClients, 0, s.For).Answered
+		measure("flood")
+		run.Check(flood.Kill())
 	})
 }
 

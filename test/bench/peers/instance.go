@@ -4,17 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
-	"net"
 	"net/http"
-	"net/rpc"
 	"os"
-	"path/filepath"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/prometheus/procfs"
 
+	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
@@ -112,48 +109,19 @@ func (i *instance) awaitRunner(ctx context.Context, within time.Duration) {
 	i.await(ctx, way.Runner(i.at.Dir, i.at.Public, way.HTTP1), way.BaseURL, within)
 }
 
-// sides returns the way's processes, and this one, which is the load.
-func (i *instance) sides() map[string]int {
-	sides := map[string]int{roleAgent: i.agent.PID(), "load": os.Getpid()}
-	if i.relay != nil {
-		sides[roleRelay] = i.relay.PID()
-	}
-	return sides
-}
-
-// cpu returns the CPU time of each side until now, in µs. What else runs on the machine changes it
-// by far less than it does rates and times.
-func (i *instance) cpu() map[string]float64 {
-	used := map[string]float64{}
-	for side, pid := range i.sides() {
-		used[side] = run.Milliseconds(useOf(pid).CPU) * 1e3
-	}
-	return used
-}
-
 // row names a contender.
 type row struct {
-	Way      string       `json:"way"`
-	Protocol way.Protocol `json:"protocol"`
+	Way      string
+	Protocol way.Protocol
 }
 
 // results holds all samples of ways, round by round.
 type results struct {
-	mu      sync.Mutex
 	rows    []row
 	samples map[row]map[string][]float64
 }
 
-// medians are those of a contender.
-type medians struct {
-	row
-	Medians map[string]float64 `json:"medians"`
-}
-
-// add is safe for concurrent use: the ways return together.
 func (r *results) add(of row, what string, value float64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.samples == nil {
 		r.samples = map[row]map[string][]float64{}
 	}
@@ -170,33 +138,24 @@ func (r *results) closed(c *contender, clients int, got load.Closed) {
 	r.add(c.row, fmt.Sprintf("p99.%d", clients), got.P99)
 }
 
-// took records the CPU time that each of a number of requests or MiB took on all cores, of all
-// sides together and of each.
-func (r *results) took(c *contender, what string, before map[string]float64, number float64) {
-	all := 0.0
-	for side, now := range c.cpu() {
-		each := (now - before[side]) / number
-		all += each
-		r.add(c.row, "cpu."+what+"."+side, each)
-	}
-	r.add(c.row, "cpu."+what, all)
-}
-
 // ratio returns the ratio of two contenders.
 func (r *results) ratio(of, to row, what string) float64 {
 	return run.Ratio(r.samples[of][what], r.samples[to][what])
 }
 
-// medians returns those of all contenders.
-func (r *results) medians() (all []medians) {
+// table returns the medians of all contenders.
+func (r *results) table() figures.Table {
+	t := figures.Table{Columns: []string{
+		"way", "requests/s of 1 client", "of 50", "of 200", "p99 of 1 client, µs", "of 50", "bulk down, MB/s", "up", "far, down", "up",
+	}}
 	for _, of := range r.rows {
-		m := medians{of, map[string]float64{}}
-		for what, samples := range r.samples[of] {
-			m.Medians[what] = math.Round(100*run.Median(samples)) / 100
+		cells := []string{fmt.Sprintf("%s, %s", of.Way, of.Protocol)}
+		for _, what := range []string{"rps.1", "rps.50", "rps.200", "p99.1", "p99.50", "bulk.down", "bulk.up", "far.down", "far.up"} {
+			cells = append(cells, strings.Trim(fmt.Sprintf("%.0f", run.Median(r.samples[of][what])), "NaN"))
 		}
-		all = append(all, m)
+		t.Rows = append(t.Rows, cells)
 	}
-	return all
+	return t
 }
 
 // startProcess starts this program with those arguments. Its log is in the directory.
@@ -204,37 +163,6 @@ func startProcess(dir, name string, args ...string) *harness.Program {
 	p := (&harness.System{Options: harness.Options{Dir: dir}}).NewProgram(name, run.Must(os.Executable()), args, nil)
 	run.Check(p.Start())
 	return p
-}
-
-// served is a process that calls serve.
-type served struct {
-	*harness.Program
-	client *rpc.Client
-}
-
-// startServed is like startProcess for a process that calls serve with its last argument.
-func startServed(ctx context.Context, r *run.Run, dir, name string, args ...string) *served {
-	socket := filepath.Join(dir, name+".sock")
-	s := &served{Program: startProcess(dir, name, append(args, socket)...)}
-	r.OnClose(s.Kill)
-	r.Await(ctx, upTimeout, askEvery, func() { s.client = run.Must(rpc.Dial("unix", socket)) })
-	return s
-}
-
-// call calls a method of the receiver that the process serves.
-func (s *served) call(ctx context.Context, method string, args, reply any) {
-	select {
-	case call := <-s.client.Go(method, args, reply, make(chan *rpc.Call, 1)).Done:
-		run.Check(call.Error)
-	case <-ctx.Done():
-		run.Check(ctx.Err())
-	}
-}
-
-// serve serves a receiver's methods (net/rpc) to the process's end.
-func serve(ctx context.Context, socket string, receiver any) {
-	run.Check(rpc.Register(receiver))
-	rpc.Accept(run.Must(new(net.ListenConfig).Listen(ctx, "unix", socket)))
 }
 
 // use is what a process has used of the machine, and has of it.

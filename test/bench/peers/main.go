@@ -10,12 +10,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
-	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
@@ -29,7 +26,7 @@ func main() {
 		}
 		return
 	}
-	run.Main(map[*figures.Part]run.Benchmark{figures.Tunnel: &tunnel{}, figures.Agents: &agents{}, figures.Gateway: &gateway{}})
+	run.Main(map[string]run.Benchmark{"tunnel": &tunnel{}, "agents": &agents{}, "gateway": &gateway{}})
 }
 
 // roleCommand has this program be another side of what it measures, in a process of its own that
@@ -41,7 +38,6 @@ const (
 	roleRelay = "relay"
 	roleAgent = "agent"
 	roleDelay = "delay"
-	roleCrowd = "crowd"
 	roleApp   = "app"
 	roleFlood = "flood"
 )
@@ -62,9 +58,7 @@ func play(ctx context.Context, role string, args []string) {
 		load.Delay(ctx, ln, args[1], run.Must(time.ParseDuration(args[2])))
 	case roleApp:
 		way.App(ctx, args[0])
-	case roleFlood:
-		serve(ctx, args[0], &Flood{clients: map[string]*http.Client{}})
-	case roleCrowd:
-		serve(ctx, args[0], &crowd.Crowd{})
+	case roleFlood: // as long as the process
+		load.RunClosed(ctx, way.Visitor(args[0], args[1], way.HTTP1), otherURL+load.PathSmall, visitors, 0, time.Hour)
 	}
 }

@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
@@ -25,11 +23,8 @@ type tunnel struct {
 	BulkRounds int           `flag:"bulk-rounds" usual:"15" short:"1" help:"rounds of bulk, of the same kind"`
 	Bulk       time.Duration `flag:"bulk" usual:"300ms" short:"200ms" help:"how long a bulk transfer goes on, about"`
 	RoundTrip  time.Duration `flag:"round-trip" usual:"40ms" help:"the long way's round trip"`
-	Reconnect  time.Duration `flag:"reconnect" usual:"1m0s" short:"15s" help:"how long a way may take until it is back"`
 	Only       string        `flag:"only" help:"measure these ways alone, with commas between; direct is always there"`
-	Steps      string        `flag:"steps" help:"measure this alone, with commas between: requests, memory, bulk, beside, reconnect, far"`
-	Clients    int           `flag:"clients" usual:"0" help:"measure requests of so many clients alone: 1, 50 or 200"`
-	Protocol   string        `flag:"protocol" help:"measure this protocol alone: http/1.1 or h2"`
+	Steps      string        `flag:"steps" help:"measure this alone, with commas between: requests, bulk, beside, far"`
 
 	*run.Run
 	dir        string
@@ -53,10 +48,8 @@ func (b *tunnel) Measure(ctx context.Context, r *run.Run) {
 		do          func(context.Context)
 	}{
 		{"requests", fmt.Sprintf("requests of 1, 50 and 200 clients, %d rounds in turns", b.Rounds), b.measureRequests},
-		{"memory", "memory of both sides, after that", b.measureMemory},
 		{"bulk", fmt.Sprintf("bulk down and up, %d rounds", b.BulkRounds), b.measureBulk},
 		{"beside", fmt.Sprintf("50 clients beside a download, stalled and at full speed, %d rounds", b.Rounds), b.measureBeside},
-		{"reconnect", "killed relays, until the next request is answered", b.measureReconnect},
 		{"far", fmt.Sprintf("the same at a round trip of %s", b.RoundTrip), b.measureFar},
 	} {
 		if b.Steps == "" || slices.Contains(strings.Split(b.Steps, ","), step.name) {
@@ -64,10 +57,7 @@ func (b *tunnel) Measure(ctx context.Context, r *run.Run) {
 		}
 	}
 	b.figures()
-	r.Detail = b.results.medians()
-	if r.Output.Dir != "" {
-		b.plot(r.Output.Dir)
-	}
+	r.Tables = []figures.Table{b.results.table()}
 }
 
 // certificates returns a directory with the certificates of all sides.
@@ -101,7 +91,7 @@ func compared(name string) bool { return name == way.Ours || name == way.Direct 
 // contendersOf adds HTTP/2 on the ways that bounds compare.
 func (b *tunnel) contendersOf(i *instance) (all []*contender) {
 	for _, p := range []way.Protocol{way.HTTP1, way.HTTP2} {
-		if (p == way.HTTP1 || compared(i.way.Name)) && (b.Protocol == "" || b.Protocol == string(p)) {
+		if p == way.HTTP1 || compared(i.way.Name) {
 			all = append(all, &contender{row{i.way.Name, p}, i, way.Runner(b.dir, i.at.Public, p)})
 		}
 	}
@@ -120,18 +110,13 @@ func (b *tunnel) taking(round int, peers bool) []*contender {
 func (b *tunnel) measureRequests(ctx context.Context) {
 	b.InRounds(b.Rounds, func(round int) {
 		for _, level := range levels {
-			if b.Clients > 0 && b.Clients != level {
-				continue
-			}
 			for _, c := range b.taking(round, true) {
 				load.RunClosed(ctx, c.client, way.BaseURL+load.PathSmall, level, 0, 0) // connects
-				before := c.cpu()
 				got := load.RunClosed(ctx, c.client, way.BaseURL+load.PathSmall, level, warmUp, b.Duration)
 				b.results.closed(c, level, got)
 				if round%peersEvery == 0 {
 					b.results.add(c.row, besidePeers(level), got.PerSecond)
 				}
-				b.results.took(c, strconv.Itoa(level), before, float64(got.Answered))
 			}
 		}
 	})
@@ -140,22 +125,11 @@ func (b *tunnel) measureRequests(ctx context.Context) {
 // besidePeers returns the key of the rate in rounds with peers.
 func besidePeers(level int) string { return fmt.Sprintf("rps.%d.beside peers", level) }
 
-func (b *tunnel) measureMemory(context.Context) {
-	for _, i := range b.instances {
-		for side, pid := range i.sides() {
-			b.results.add(row{i.way.Name, way.HTTP1}, "memory."+side, run.Mebibytes(useOf(pid).Resident))
-		}
-	}
-}
-
 func (b *tunnel) measureBulk(ctx context.Context) {
 	b.InRounds(b.BulkRounds, func(round int) {
 		for _, direction := range []string{load.Down, load.Up} {
 			for _, c := range b.taking(round, true) {
-				before := c.cpu()
-				rate, moved := load.Bulk(ctx, c.client, way.BaseURL, direction, b.Bulk)
-				b.results.add(c.row, "bulk."+direction, rate/1e6)
-				b.results.took(c, direction, before, run.Mebibytes(moved))
+				b.results.add(c.row, "bulk."+direction, load.Bulk(ctx, c.client, way.BaseURL, direction, b.Bulk)/1e6)
 			}
 		}
 	})
@@ -179,30 +153,6 @@ func (b *tunnel) measureBeside(ctx context.Context) {
 	})
 }
 
-// measureReconnect kills all relays and starts them again at once. All ways do it at the same time:
-// they mostly wait.
-func (b *tunnel) measureReconnect(ctx context.Context) {
-	var all sync.WaitGroup
-	for _, i := range b.instances {
-		if i.relay == nil {
-			continue
-		}
-		all.Go(func() {
-			err := run.Try(func() {
-				run.Check(i.relay.Kill())
-				killed := time.Now()
-				run.Check(i.relay.Start())
-				i.awaitRunner(ctx, b.Reconnect)
-				b.results.add(row{i.way.Name, way.HTTP1}, "reconnect", time.Since(killed).Seconds())
-			})
-			if err != nil {
-				b.Say("%s is not back: %v", i.way.Name, err)
-			}
-		})
-	}
-	all.Wait()
-}
-
 // measureFar measures the ways one after the other: each with a delay line before its agent, and
 // the others stopped.
 func (b *tunnel) measureFar(ctx context.Context) {
@@ -216,15 +166,9 @@ func (b *tunnel) measureFar(ctx context.Context) {
 		i := startInstance(b.Run, w, b.dir, "", b.RoundTrip/2)
 		i.awaitRunner(ctx, upTimeout)
 		for _, c := range b.contendersOf(i) {
-			for _, level := range levels[:2] {
-				got := load.RunClosed(ctx, c.client, way.BaseURL+load.PathSmall, level, warmUp, b.Duration)
-				b.results.add(c.row, fmt.Sprintf("far.p50.%d", level), got.P50)
-				b.results.add(c.row, fmt.Sprintf("far.p99.%d", level), got.P99)
-			}
 			for _, direction := range []string{load.Down, load.Up} {
 				// Windows open by the round trip: the far way takes longer to get going.
-				rate, _ := load.Bulk(ctx, c.client, way.BaseURL, direction, 3*b.Bulk)
-				b.results.add(c.row, "far."+direction, rate/1e6)
+				b.results.add(c.row, "far."+direction, load.Bulk(ctx, c.client, way.BaseURL, direction, 3*b.Bulk)/1e6)
 			}
 		}
 		i.stop()
@@ -234,11 +178,7 @@ func (b *tunnel) measureFar(ctx context.Context) {
 
 // figures adds the figures that were measured: for each protocol, ours compared to direct.
 func (b *tunnel) figures() {
-	add := func(id string, measured float64) {
-		if !math.IsNaN(measured) {
-			b.Add("tunnel."+id, measured)
-		}
-	}
+	add := func(id string, measured float64) { b.Add("tunnel."+id, measured) }
 	for _, p := range []way.Protocol{way.HTTP1, way.HTTP2} {
 		ours, direct := row{way.Ours, p}, row{way.Direct, p}
 		for id, what := range map[string]string{
@@ -260,5 +200,4 @@ func (b *tunnel) figures() {
 			add(fmt.Sprintf("ahead.%s.%d", peer, level), b.results.ratio(ours, row{peer, way.HTTP1}, besidePeers(level)))
 		}
 	}
-	add("reconnect", run.Median(b.results.samples[ours]["reconnect"]))
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"reflect"
@@ -32,8 +33,6 @@ type Benchmark interface {
 // Run is a part under way.
 type Run struct {
 	*figures.Run
-	// Detail goes into the JSON beside the figures.
-	Detail any
 
 	start   time.Time
 	steps   int
@@ -49,9 +48,12 @@ const (
 )
 
 // Main measures the part that the first argument names, and ends the program if that fails.
-func Main(parts map[*figures.Part]Benchmark) {
+func Main(parts map[string]Benchmark) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := measure(ctx, parts)
+	err := fmt.Errorf("name one of the parts %v first; -help after it lists its sizes", slices.Sorted(maps.Keys(parts)))
+	if len(os.Args) > 1 && parts[os.Args[1]] != nil {
+		err = measure(ctx, os.Args[1], parts[os.Args[1]])
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench: failed:", err)
@@ -59,20 +61,8 @@ func Main(parts map[*figures.Part]Benchmark) {
 	}
 }
 
-func measure(ctx context.Context, parts map[*figures.Part]Benchmark) (err error) {
-	var names []string
-	for part, b := range parts {
-		names = append(names, part.Name)
-		if len(os.Args) > 1 && os.Args[1] == part.Name {
-			return measurePart(ctx, part, b)
-		}
-	}
-	slices.Sort(names)
-	return fmt.Errorf("name one of the parts %v first; -help after it lists its sizes", names)
-}
-
-func measurePart(ctx context.Context, part *figures.Part, b Benchmark) (err error) {
-	flags := flag.NewFlagSet(part.Name, flag.ExitOnError)
+func measure(ctx context.Context, part string, b Benchmark) (err error) {
+	flags := flag.NewFlagSet(part, flag.ExitOnError)
 	var output figures.Output
 	output.Flags(flags)
 	short := flags.Bool("short", false, "smaller and shorter, for working on what is measured")
@@ -90,12 +80,12 @@ func measurePart(ctx context.Context, part *figures.Part, b Benchmark) (err erro
 		}
 	}()
 	failed := Try(func() { b.Measure(ctx, r) })
-	fmt.Printf("\n%s; took %s\n\n", part.Name, time.Since(r.start).Round(time.Second))
+	fmt.Printf("\n%s; took %s\n\n", part, time.Since(r.start).Round(time.Second))
 	broken := r.Report(os.Stdout)
 	if failed != nil { // the figures so far were shown
 		return errors.Join(failed, broken)
 	}
-	if err := r.Publish(flags, r.Detail); err != nil {
+	if err := r.Publish(flags); err != nil {
 		return errors.Join(broken, err)
 	}
 	if *keep {

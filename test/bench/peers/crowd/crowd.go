@@ -1,4 +1,4 @@
-// Package crowd runs thousands of agents in one process. To the control plane each is a real agent,
+// Package crowd runs thousands of agents. To the control plane each is a real agent,
 // built from the agent's own parts: its identity, its client of the control API, its tunnel, and
 // the Runner API's TLS and server behind that. The rest is simulated. An agent of the crowd has no
 // Kubernetes, so its cluster's figures are invented. It has no engine for Apps, so its Apps' events
@@ -27,16 +27,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// Crowd is served to the benchmark by net/rpc, which determines the form of its methods.
-type Crowd struct {
-	agents []*agent
-}
-
-// Enrolment describes how to create a crowd of agents.
-type Enrolment struct {
-	URL, CAFile, Token string
-	Count              int
-}
+// Crowd is the agents.
+type Crowd []*agent
 
 const (
 	// enrolling is how many agents register, or send events, at a time.
@@ -46,55 +38,49 @@ const (
 	version = "v0.0.0-bench"
 )
 
-// None is an empty argument or result.
-type None struct{}
-
 // Name returns the name of an agent.
 func Name(number int) string { return fmt.Sprintf("bench-%05d", number) }
 
 func clusterUID(number int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", number) }
 
-// Enrol registers all agents.
-func (c *Crowd) Enrol(e Enrolment, _ *None) error {
-	return run.Try(func() {
-		token := run.Must(controlapi.ParseToken(e.Token))
-		pool := x509.NewCertPool()
-		pool.AppendCertsFromPEM(run.Must(os.ReadFile(e.CAFile)))
-		secure := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}
-		client := run.Must(controlapi.NewClient(controlapi.ClientConfig{URL: e.URL, TLS: func() *tls.Config { return secure }, Log: zerolog.Nop()}))
-		defer client.Close()
-		enrol := func(ctx context.Context, number int) *identity.Identity {
-			key := run.Must(identity.NewKey())
-			answer := run.Must(client.Register(ctx, token, controlapi.RegisterRequest{
-				Name: Name(number), ClusterUID: clusterUID(number), CSR: run.Must(identity.CSR(key)), Clock: time.Now(), AgentVersion: version,
-				RunnerAPIVersion: "v1", KubernetesVersion: kubernetesVersion, Distribution: "simulated", Capacity: capacity,
-			}))
-			return run.Must(identity.New(key, answer, identity.Registration{}))
+// Enrol registers that many agents at a control plane.
+func Enrol(ctx context.Context, url, caFile, token string, count int) Crowd {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(run.Must(os.ReadFile(caFile)))
+	secure := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}
+	client := run.Must(controlapi.NewClient(controlapi.ClientConfig{URL: url, TLS: func() *tls.Config { return secure }, Log: zerolog.Nop()}))
+	defer client.Close()
+	enrol := func(ctx context.Context, number int) *identity.Identity {
+		key := run.Must(identity.NewKey())
+		answer := run.Must(client.Register(ctx, run.Must(controlapi.ParseToken(token)), controlapi.RegisterRequest{
+			Name: Name(number), ClusterUID: clusterUID(number), CSR: run.Must(identity.CSR(key)), Clock: time.Now(), AgentVersion: version,
+			RunnerAPIVersion: "v1", KubernetesVersion: kubernetesVersion, Distribution: "simulated", Capacity: capacity,
+		}))
+		return run.Must(identity.New(key, answer, identity.Registration{}))
+	}
+	first := enrol(ctx, 0)
+	c := make(Crowd, count)
+	run.Parallel(ctx, count, enrolling, func(ctx context.Context, i int) {
+		id := first
+		if i > 0 {
+			id = enrol(ctx, i)
 		}
-		first := enrol(context.Background(), 0)
-		c.agents = make([]*agent, e.Count)
-		run.Parallel(context.Background(), e.Count, enrolling, func(ctx context.Context, i int) {
-			id := first
-			if i > 0 {
-				id = enrol(ctx, i)
-			}
-			// All trust the same CA objects: outside a crowd, a process has one agent and one copy.
-			if id.CABundle == first.CABundle && id.FormerCAs == first.FormerCAs {
-				id.CABundle, id.FormerCAs, id.Roots = first.CABundle, first.FormerCAs, first.Roots
-			}
-			// An agent needs these only to store its identity and to renew it in time.
-			id.Certificate.Leaf, id.Identity.Certificate = nil, ""
-			c.agents[i] = newAgent(id, i, e.URL)
-		})
+		// All trust the same CA objects: outside a crowd, a process has one agent and one copy.
+		if id.CABundle == first.CABundle && id.FormerCAs == first.FormerCAs {
+			id.CABundle, id.FormerCAs, id.Roots = first.CABundle, first.FormerCAs, first.Roots
+		}
+		// An agent needs these only to store its identity and to renew it in time.
+		id.Certificate.Leaf, id.Identity.Certificate = nil, ""
+		c[i] = newAgent(id, i, url)
 	})
+	return c
 }
 
-// Connect connects all agents at once, and keeps them connected.
-func (c *Crowd) Connect(None, *None) error {
-	for _, a := range c.agents {
-		go a.live(context.Background()) // to the end of the process
+// Connect connects all agents at once, and keeps them connected to the end of the process.
+func (c Crowd) Connect() {
+	for _, a := range c {
+		go a.live(context.Background())
 	}
-	return nil
 }
 
 // State is the state of the agents.
@@ -102,15 +88,13 @@ type State struct {
 	// Connected counts the agents with a tunnel since the given time or later, and Heard those with
 	// an answered heartbeat since then. Back counts those with both.
 	Connected, Heard, Back int
-	// Beats is the number of heartbeats that were answered since the start.
-	Beats int64
 	// Trouble is a failure of any agent.
 	Trouble string
 }
 
 // Look returns the state of the agents.
-func (c *Crowd) Look(since time.Time, s *State) error {
-	for _, a := range c.agents {
+func (c Crowd) Look(since time.Time) (s State) {
+	for _, a := range c {
 		connected, heard := a.connectedSince(since), a.heard.Load() > since.UnixNano()
 		if connected {
 			s.Connected++
@@ -121,28 +105,28 @@ func (c *Crowd) Look(since time.Time, s *State) error {
 		if connected && heard {
 			s.Back++
 		}
-		s.Beats += a.beats.Load()
 		if t := a.trouble.Load(); t != nil {
 			s.Trouble = *t
 		}
 	}
-	return nil
+	return s
 }
 
-// Posting describes the events that the agents send about their Apps.
-type Posting struct {
-	// Agents is how many agents send, starting with the first, and Each how many events each sends.
-	Agents, Each int
+// Beats returns how many heartbeats were answered since the start.
+func (c Crowd) Beats() (n int64) {
+	for _, a := range c {
+		n += a.beats.Load()
+	}
+	return n
 }
 
-// Post makes the agents send events: each its own in order, several agents at a time.
-func (c *Crowd) Post(p Posting, _ *None) error {
-	return run.Try(func() {
-		run.Parallel(context.Background(), p.Agents, enrolling, func(ctx context.Context, i int) {
-			for first := 0; first < p.Each; first += batch {
-				run.Check(c.agents[i].tell(ctx, first, min(batch, p.Each-first)))
-			}
-		})
+// Post makes each of the agents send that many events about its App, in order; several agents do at
+// a time.
+func (c Crowd) Post(ctx context.Context, each int) {
+	run.Parallel(ctx, len(c), enrolling, func(ctx context.Context, i int) {
+		for first := 0; first < each; first += batch {
+			run.Check(c[i].tell(ctx, first, min(batch, each-first)))
+		}
 	})
 }
 

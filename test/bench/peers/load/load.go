@@ -4,13 +4,13 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
@@ -68,26 +68,21 @@ type Closed struct {
 	// PerSecond is of the requests that ended in the time that was measured. P50 and P99 are of
 	// those that began in it, in µs. To count only those that did both would leave out slow ones.
 	PerSecond, P50, P99 float64
-	// Answered are all requests, those included that began or ended outside of the time that was
-	// measured.
-	Answered int
 }
 
 // RunClosed lets that many clients get the URL for the given time, after each has connected and all
 // have warmed up. A failed request ends it.
 func RunClosed(ctx context.Context, client *http.Client, url string, clients int, warmUp, measured time.Duration) Closed {
 	run.Parallel(ctx, clients, -1, func(ctx context.Context, _ int) { Get(ctx, client, url) })
-	type counted struct {
-		took            []float64 // of those that began in time
-		ended, answered int       // in time, and in all
-	}
-	did := make([]counted, clients)
+	did := make([]struct {
+		took  []float64 // of those that began in time
+		ended float64   // in time
+	}, clients)
 	begin := time.Now().Add(warmUp)
 	end := begin.Add(measured)
 	run.Parallel(ctx, clients, -1, func(ctx context.Context, i int) {
 		for start := time.Now(); start.Before(end); start = time.Now() {
 			Get(ctx, client, url)
-			did[i].answered++
 			now := time.Now()
 			if !start.Before(begin) {
 				did[i].took = append(did[i].took, run.Milliseconds(now.Sub(start))*1e3)
@@ -98,13 +93,12 @@ func RunClosed(ctx context.Context, client *http.Client, url string, clients int
 		}
 	})
 	var took []float64
-	ended, all := 0, clients // each has made its connection with one
+	ended := 0.0
 	for _, d := range did {
 		took = append(took, d.took...)
 		ended += d.ended
-		all += d.answered
 	}
-	return Closed{float64(ended) / measured.Seconds(), run.Percentile(took, 0.5), run.Percentile(took, 0.99), all}
+	return Closed{ended / measured.Seconds(), run.Percentile(took, 0.5), run.Percentile(took, 0.99)}
 }
 
 // Get gets a URL and reads its answer to the end.
@@ -136,12 +130,11 @@ const (
 	Up   = "up"
 )
 
-// Bulk returns the rate of one transfer in bytes per second, and the size of all. An earlier
-// transfer warms the connection up and determines how many bytes take about that long.
-func Bulk(ctx context.Context, client *http.Client, base, direction string, about time.Duration) (rate float64, moved int64) {
-	rate = transfer(ctx, client, base, direction, probe)
-	size := int64(min(max(rate*about.Seconds(), probe), largest))
-	return transfer(ctx, client, base, direction, size), probe + size
+// Bulk returns the rate of one transfer in bytes per second. An earlier transfer warms the
+// connection up and determines how many bytes take about that long.
+func Bulk(ctx context.Context, client *http.Client, base, direction string, about time.Duration) float64 {
+	rate := transfer(ctx, client, base, direction, probe)
+	return transfer(ctx, client, base, direction, int64(min(max(rate*about.Seconds(), probe), largest)))
 }
 
 // transfer returns the rate from the request to the last byte's being there.
@@ -185,13 +178,9 @@ func Beside(ctx context.Context, client *http.Client, base string, fullSpeed boo
 	}
 }
 
-const (
-	// delayRead is how much is read from a connection at a time.
-	delayRead = 256 << 10
-	// delayBuffer is how much may be in flight in each direction of a connection. At 20 ms one way
-	// it is reached at 12 GB/s, so the line limits no sender.
-	delayBuffer = 256 << 20
-)
+// delayed is how many packets may be in flight in each direction of a connection: 256 MiB of large
+// ones. At 20 ms one way they are reached at 12 GB/s, so the line limits no sender.
+const delayed = 1 << 10
 
 // Delay forwards a listener's connections to an address, and delays every byte: half a round trip.
 // It does not limit the bandwidth: data in flight is in memory.
@@ -204,61 +193,39 @@ func Delay(ctx context.Context, ln net.Listener, target string, oneWay time.Dura
 				_ = near.Close()
 				return
 			}
-			go delayed(far, near, oneWay)
-			delayed(near, far, oneWay)
+			go delay(far, near, oneWay)
+			delay(near, far, oneWay)
 		}()
 	}
 }
 
-// packet is data in flight, and its time of arrival.
-type packet struct {
-	bytes []byte
-	due   time.Time
-	whole *[delayRead]byte // for reuse; nil for a small packet's own
-}
-
-var buffers = sync.Pool{New: func() any { return new([delayRead]byte) }}
-
-// newPacket holds what was read; little data does not occupy a large buffer.
-func newPacket(buffer *[delayRead]byte, n int, due time.Time) packet {
-	if n > delayRead/4 {
-		return packet{buffer[:n], due, buffer}
+// delay copies bytes in one direction, and at their end the end.
+func delay(dst, src net.Conn, oneWay time.Duration) {
+	type packet struct {
+		bytes []byte
+		due   time.Time
 	}
-	p := packet{bytes: append([]byte(nil), buffer[:n]...), due: due}
-	buffers.Put(buffer)
-	return p
-}
-
-// delayed copies bytes in one direction, and at their end the end.
-func delayed(dst, src net.Conn, oneWay time.Duration) {
-	line := make(chan packet, delayBuffer/delayRead)
+	line := make(chan packet, delayed)
 	go func() {
 		defer close(line)
-		for {
-			buffer := buffers.Get().(*[delayRead]byte)
-			n, err := src.Read(buffer[:])
-			line <- newPacket(buffer, n, time.Now().Add(oneWay))
+		for buffer := make([]byte, block); ; {
+			n, err := src.Read(buffer)
+			line <- packet{bytes.Clone(buffer[:n]), time.Now().Add(oneWay)}
 			if err != nil {
 				return
 			}
 		}
 	}()
-	if deliver(dst, line) != nil || dst.(*net.TCPConn).CloseWrite() != nil {
-		_, _ = dst.Close(), src.Close() // both ends are gone: there is nothing more to read
-	}
-	for range line { // data in flight is lost
-	}
-}
-
-func deliver(dst io.Writer, line <-chan packet) error {
+	var err error
 	for p := range line {
 		time.Sleep(time.Until(p.due))
-		if _, err := dst.Write(p.bytes); err != nil {
-			return err
-		}
-		if p.whole != nil {
-			buffers.Put(p.whole)
+		if err == nil { // otherwise data in flight is lost
+			if _, err = dst.Write(p.bytes); err != nil {
+				_ = src.Close()
+			}
 		}
 	}
-	return nil
+	if err != nil || dst.(*net.TCPConn).CloseWrite() != nil {
+		_, _ = dst.Close(), src.Close() // both ends are gone: there is nothing more to read
+	}
 }

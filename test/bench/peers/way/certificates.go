@@ -47,32 +47,31 @@ func caFile(dir string) string           { return filepath.Join(dir, "ca.pem") }
 func NewCertificates(dir string) {
 	domains := ca.Domains{Trust: TrustDomain, Agents: domain}
 	authority := run.Must(ca.Open(filepath.Join(dir, "authority"), domains, ca.LogFunc(func(ca.Record) error { return nil }), time.Now))
-	write := func(file string, text []byte) { run.Check(os.WriteFile(file, text, 0o600)) }
-	writeKey := func(holder string, key any) {
-		der := run.Must(x509.MarshalPKCS8PrivateKey(key))
-		write(keyFile(dir, holder), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	write := func(holder string, cert, key []byte) {
+		run.Check(os.WriteFile(certFile(dir, holder), cert, 0o600))
+		run.Check(os.WriteFile(keyFile(dir, holder), key, 0o600))
 	}
-	write(caFile(dir), authority.Bundle())
+	encode := func(kind string, ders ...[]byte) (text []byte) {
+		for _, der := range ders {
+			text = append(text, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})...)
+		}
+		return text
+	}
+	private := func(key any) []byte { return encode("PRIVATE KEY", run.Must(x509.MarshalPKCS8PrivateKey(key))) }
+	run.Check(os.WriteFile(caFile(dir), authority.Bundle(), 0o600))
 	names := []string{relayName}
 	for n := range maxInstances {
 		names = append(names, Address(n))
 	}
 	server := run.Must(authority.Server(names, ttl))
-	var chain []byte
-	for _, der := range server.Certificate {
-		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
-	}
-	writeKey(relay, server.PrivateKey)
-	write(certFile(dir, relay), chain)
+	write(relay, encode("CERTIFICATE", server.Certificate...), private(server.PrivateKey))
 	key := run.Must(identity.NewKey())
 	request := run.Must(ca.ParseRequest(run.Must(identity.CSR(key))))
 	ofAgent := run.Must(authority.Agent(request, ServerName, credentials.AgentURI(TrustDomain, AgentID), ttl, "benchmark"))
-	writeKey(agent, key)
-	write(certFile(dir, agent), []byte(ofAgent.Certificate))
+	write(agent, []byte(ofAgent.Certificate), private(key))
 	ofRunner, runnerKey, err := authority.Client("bench", credentials.RunnerURI(TrustDomain, "bench"), ttl, "benchmark")
 	run.Check(err)
-	write(keyFile(dir, runner), runnerKey)
-	write(certFile(dir, runner), []byte(ofRunner.Certificate))
+	write(runner, []byte(ofRunner.Certificate), runnerKey)
 }
 
 func pair(dir, holder string) tls.Certificate {

@@ -89,32 +89,28 @@ func listen(ctx context.Context, address string) net.Listener {
 	return run.Must(new(net.ListenConfig).Listen(ctx, "tcp", address))
 }
 
-// acceptAll handles each connection in a goroutine; one that fails is closed.
-func acceptAll(ln net.Listener, take func(net.Conn)) error {
-	for {
-		conn, err := ln.Accept()
+// relayTo listens for connections of Runners and forwards each to a connection that dial opens. One
+// that fails is closed.
+func relayTo(ctx context.Context, address string, dial func() (net.Conn, error)) error {
+	for ln := listen(ctx, address); ; {
+		runner, err := ln.Accept()
 		if err != nil {
 			return err
 		}
 		go func() {
-			if run.Try(func() { take(conn) }) != nil {
-				_ = conn.Close()
+			far, err := dial()
+			if err != nil {
+				_ = runner.Close()
+				return
 			}
+			join := func(to, from net.Conn) {
+				_, _ = io.Copy(to, from)
+				_, _ = to.Close(), from.Close()
+			}
+			go join(runner, far)
+			join(far, runner)
 		}()
 	}
-}
-
-// relayTo listens for connections of Runners and forwards each to a connection that dial opens.
-func relayTo(ctx context.Context, address string, dial func() (net.Conn, error)) error {
-	return acceptAll(listen(ctx, address), func(runner net.Conn) {
-		far := run.Must(dial())
-		join := func(to, from net.Conn) {
-			_, _ = io.Copy(to, from)
-			_, _ = to.Close(), from.Close()
-		}
-		go join(runner, far)
-		join(far, runner)
-	})
 }
 
 // split returns the host and port of an address.

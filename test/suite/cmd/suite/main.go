@@ -12,71 +12,77 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
-
-const usage = `usage: suite COMMAND
-  test          what a change must pass
-  all           what a release must pass: the tests of test, and every part below
-  short         unit tests alone: no cluster, no broker, no database
-  race          the short tests with the race detector
-  part NAME...  parts of the release suite: ` + partNames + `
-  touched       the parts whose inputs a change touched; -base REF names where it begins,
-                -limit D leaves parts out that would end later`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code, err := run(ctx, os.Stdout, os.Args[1:])
+	code, err := run(ctx, os.Args[1:])
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "suite:", err)
+		code = max(code, 1)
 	}
 	os.Exit(code)
 }
 
-func run(ctx context.Context, out io.Writer, args []string) (int, error) {
-	if len(args) == 0 {
-		return 1, errors.New(usage)
+func run(ctx context.Context, args []string) (code int, err error) {
+	if len(args) > 0 && args[0] == "execute" { // called by gotestsum
+		return execute(ctx, os.Stdout, args[1:])
 	}
-	if args[0] == "execute" { // called by gotestsum
-		return execute(ctx, out, args[1:])
+	jobs, err := choose(ctx, args)
+	if err != nil || len(jobs) == 0 {
+		return 0, err
 	}
-	m, err := loadModule(ctx)
+	cache, err := os.UserCacheDir()
 	if err != nil {
-		return 1, err
+		return 0, err
 	}
-	flaky, err := newFlakyList()
-	if err != nil {
-		return 1, err
+	if args[0] == "test" {
+		defer fmt.Println("\nnot run here, but by `make test-all` (test/README.md lists what no suite runs):\n" + list(parts))
 	}
-	r := runner{out: out, errOut: os.Stderr, tool: gotestsum, dir: filepath.Join("bin", "test"), flaky: flaky, strict: os.Getenv(strictly) != ""}
-	if err := dispatch(ctx, r, m, args); err != nil {
-		return 1, err
-	}
-	return 0, nil
+	return 0, runner{
+		out: os.Stdout, modfile: "internal/tools/gotestsum/go.mod", dir: filepath.Join("bin", "test", args[0]),
+		flaky: flakyList(filepath.Join(cache, "pipeops-test", "flaky-tests.json")), strict: os.Getenv("CI") != "",
+	}.run(ctx, jobs)
 }
 
-func dispatch(ctx context.Context, r runner, m *module, args []string) error {
-	name, rest := args[0], args[1:]
-	switch {
-	case name == "test" && len(rest) == 0:
-		defer leftOut(r.out)
-		return r.run(ctx, name, testPlan(m))
-	case name == "all" && len(rest) == 0:
-		return r.run(ctx, name, allPlan(m))
-	case name == "short" && len(rest) == 0:
-		return r.run(ctx, name, shortPlan())
-	case name == "race" && len(rest) == 0:
-		return r.run(ctx, name, racePlan(m))
-	case name == "part" && len(rest) > 0:
-		chosen, err := partsNamed(rest)
-		if err != nil {
-			return err
-		}
-		return r.run(ctx, name, partsPlan(m, chosen))
-	case name == "touched":
-		return runTouched(ctx, r, m, rest)
+// choose returns the jobs of a command.
+func choose(ctx context.Context, args []string) ([]job, error) {
+	m, err := loadModule(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return fmt.Errorf("unknown command %q\n%s", strings.Join(args, " "), usage)
+	switch strings.Join(args[:min(1, len(args))], "") {
+	case "test":
+		return testJobs(m), nil
+	case "all":
+		return allJobs(m), nil
+	case "short":
+		return []job{{Args: []string{"-short"}, Packages: m.tested}}, nil
+	case "race":
+		return []job{{Race: true, Args: []string{"-short"}, Packages: append(m.of(own), ofProduct(m.of(clusters, programs))...)}}, nil
+	case "part":
+		chosen := slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return !slices.Contains(args[1:], p.name) })
+		if len(chosen) == 0 || len(chosen) != len(args[1:]) {
+			return nil, fmt.Errorf("unknown part in %q; choose from:\n%s", args[1:], list(parts))
+		}
+		return partJobs(m, chosen), nil
+	case "touched":
+		limit, err := time.ParseDuration(os.Getenv("LIMIT"))
+		files, unread := io.ReadAll(os.Stdin)
+		return partJobs(m, touchedParts(os.Stdout, m, strings.Fields(string(files)), limit)), errors.Join(err, unread)
+	}
+	return nil, errors.New("usage: suite test, all, short, race, part NAME..., or touched with the changed files in standard input")
+}
+
+// list returns a line about each part.
+func list(parts []part) (text string) {
+	for _, p := range parts {
+		text += fmt.Sprintf("  %-10s about %s: %s\n", p.name, p.estimate, p.what)
+	}
+	return text
 }

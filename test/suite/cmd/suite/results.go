@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	_ "embed"
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,151 +20,146 @@ import (
 // test names a test without a parent, or, with an empty name, its package.
 type test struct{ pkg, name string }
 
+func (t test) String() string { return short(t.pkg) + " " + t.name }
+
+// again returns the command that runs a test by itself.
+func (t test) again() string {
+	pkg, part, _ := strings.Cut(short(t.pkg), " ")
+	if part != "" {
+		part = release[0] + " "
+	}
+	return fmt.Sprintf("%smake t PKG=./%s RUN='^%s$'", part, pkg, t.name)
+}
+
 // results are what gotestsum wrote of a run.
 type results struct {
 	outcomes map[test][]string // "pass", "fail" or "skip" of each attempt
-	outputs  map[test]string   // of all attempts, of tests that failed
-	cached   map[string]bool   // packages
-	skips    []skip
+	outputs  map[test]string   // of all attempts, with those of the tests below, unless all passed
+	skips    map[string][]test // by reason, tests below others included
 }
-
-type skip struct{ pkg, test, reason string }
 
 var skipLine = regexp.MustCompile(`(?m)^\s+\S+\.go:\d+: (.*)$`)
 
 // readResults reads the events of a run, which may have ended before its first.
 func readResults(file string) (results, error) {
-	r := results{outcomes: map[test][]string{}, outputs: map[test]string{}, cached: map[string]bool{}}
-	f, err := os.Open(file)
+	r := results{map[test][]string{}, map[test]string{}, map[string][]test{}}
+	text, err := os.ReadFile(file)
+	for line := range bytes.Lines(text) {
+		var e event
+		if json.Unmarshal(line, &e) == nil {
+			r.take(e)
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}
-	if err != nil {
-		return r, err
-	}
-	defer func() { _ = f.Close() }()
-	printed := map[test]string{} // by tests that have not ended, with those below them
-	scanner := bufio.NewScanner(f)
-	scanner.Buffer(nil, maxLine)
-	for scanner.Scan() {
-		var e event
-		if json.Unmarshal(scanner.Bytes(), &e) == nil {
-			r.take(e, printed)
-		}
-	}
-	return r, scanner.Err()
+	return r, err
 }
 
-func (r *results) take(e event, printed map[test]string) {
+func (r *results) take(e event) {
 	root, _, below := strings.Cut(e.Test, "/")
 	t, full := test{e.Package, root}, test{e.Package, e.Test}
 	switch e.Action {
 	case "output":
-		printed[full] += e.Output
+		r.outputs[full] += e.Output
 		if below {
-			printed[t] += e.Output
-		}
-		if e.Test == "" && strings.Contains(e.Output, "(cached)") {
-			r.cached[e.Package] = true
+			r.outputs[t] += e.Output
 		}
 	case "pass", "fail", "skip":
 		if e.Action == "skip" && e.Test != "" {
-			r.skips = append(r.skips, skip{e.Package, e.Test, lastReason(printed[full])})
+			found := append([][]string{{"", "(no reason given)"}}, skipLine.FindAllStringSubmatch(r.outputs[full], -1)...)
+			reason := found[len(found)-1][1]
+			r.skips[reason] = append(r.skips[reason], full)
 		}
 		if !below {
 			r.outcomes[t] = append(r.outcomes[t], e.Action)
-			if slices.Contains(r.outcomes[t], "fail") {
-				r.outputs[t] += printed[t]
-			}
 		}
-		delete(printed, full)
+		if !slices.Contains(r.outcomes[t], "fail") {
+			delete(r.outputs, full)
+		}
 	}
 }
 
-func lastReason(output string) string {
-	found := skipLine.FindAllStringSubmatch(output, -1)
-	if len(found) == 0 {
-		return "(no reason given)"
-	}
-	return found[len(found)-1][1]
-}
-
-// failed returns the tests whose last attempt failed, and the packages that failed without one.
-func (r results) failed() (all []test) {
-	for t, outcomes := range r.outcomes {
-		if outcomes[len(outcomes)-1] == "fail" {
-			all = append(all, t)
-		}
-	}
-	all = slices.DeleteFunc(all, func(p test) bool {
-		return p.name == "" && slices.ContainsFunc(all, func(t test) bool { return t.pkg == p.pkg && t.name != "" })
+// failedThen returns the tests that failed and whose last outcome is the given one, and packages
+// that failed without one.
+func (r results) failedThen(last string) []test {
+	all := slices.SortedFunc(maps.Keys(r.outcomes), func(a, b test) int { return cmp.Or(cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.name, b.name)) })
+	all = slices.DeleteFunc(all, func(t test) bool {
+		o := r.outcomes[t]
+		return !slices.Contains(o, "fail") || o[len(o)-1] != last
 	})
-	return sorted(all)
-}
-
-// flaky returns the tests that failed and then passed.
-func (r results) flaky() (all []test) {
-	for t, outcomes := range r.outcomes {
-		if t.name != "" && slices.Contains(outcomes, "fail") && outcomes[len(outcomes)-1] == "pass" {
-			all = append(all, t)
-		}
-	}
-	return sorted(all)
-}
-
-// again returns the command that runs a test by itself.
-func (t test) again() string {
-	pkg, part, _ := strings.Cut(short(t.pkg), " ")
-	suite := ""
-	if part != "" {
-		suite = release[0] + " "
-	}
-	return fmt.Sprintf("%smake t PKG=./%s RUN='^%s$'", suite, pkg, t.name)
-}
-
-func sorted(tests []test) []test {
-	slices.SortFunc(tests, func(a, b test) int { return cmp.Or(cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.name, b.name)) })
-	return tests
+	return slices.DeleteFunc(slices.Clone(all), func(p test) bool {
+		return p.name == "" && (last == "pass" || slices.ContainsFunc(all, func(t test) bool { return t.pkg == p.pkg && t.name != "" }))
+	})
 }
 
 //go:embed skips.txt
 var skipsFile string
 
-// printSkips prints the skipped tests by reason, and returns how many are not in skips.txt.
-func printSkips(out io.Writer, skips []skip, p plan) (unexpected int) {
-	isShort := slices.ContainsFunc(p.jobs(), job.isShort) // which leaves tests out by design
-	count := map[string]int{}
-	for _, s := range skips {
-		if isShort || expected(s) {
-			count[s.reason]++
+// printSkips prints the skipped tests by reason, and returns how many have one that is not in
+// skips.txt.
+func (r results) printSkips(out io.Writer, all bool) (unexpected int) {
+	expected := regexp.MustCompile("^(" + strings.Join(strings.Split(strings.TrimSpace(skipsFile), "\n"), "|") + ")")
+	for _, reason := range slices.Sorted(maps.Keys(r.skips)) {
+		tests := r.skips[reason]
+		if all || expected.MatchString(reason) {
+			fmt.Fprintf(out, "skipped %d: %s\n", len(tests), reason)
 			continue
 		}
-		unexpected++
-		fmt.Fprintf(out, "skipped, and not in skips.txt: %s %s: %s\n", short(s.pkg), s.test, s.reason)
-	}
-	for _, reason := range slices.Sorted(maps.Keys(count)) {
-		fmt.Fprintf(out, "skipped %d: %s\n", count[reason], reason)
+		unexpected += len(tests)
+		fmt.Fprintf(out, "skipped, and not in skips.txt: %v: %s\n", tests, reason)
 	}
 	return unexpected
 }
 
-// expected reports whether a line "PACKAGE TEST REASON" of skips.txt allows a skip. Package and
-// test are patterns of path.Match, or * for all; the reason is a regular expression.
-func expected(s skip) bool {
-	pkg, _, _ := strings.Cut(short(s.pkg), " ")
-	for line := range strings.Lines(skipsFile) {
-		fields := strings.Fields(line)
-		if len(fields) < 3 || fields[0] == "#" {
-			continue
-		}
-		if matches(fields[0], pkg) && matches(fields[1], s.test) && regexp.MustCompile(strings.Join(fields[2:], " ")).MatchString(s.reason) {
-			return true
-		}
+// flakyList is a file of the tests that failed and passed when they were repeated. It is in the
+// user's cache, so that the runs of all checkouts on a machine share it.
+type flakyList string
+
+// read returns in how many runs in a row, up to the last one, a "PACKAGE TEST" was flaky. A missing
+// file is an empty list.
+func (l flakyList) read() (map[string]int, error) {
+	known := map[string]int{}
+	text, err := os.ReadFile(string(l))
+	if err == nil {
+		err = json.Unmarshal(text, &known)
 	}
-	return false
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w; delete it to begin a new list", l, err)
+	}
+	return known, nil
 }
 
-func matches(pattern, name string) bool {
-	ok, err := path.Match(pattern, name)
-	return pattern == "*" || err == nil && ok
+// print lists the tests that earlier runs found flaky.
+func (l flakyList) print(out io.Writer) {
+	known, _ := l.read() // record returns the error
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		fmt.Fprintf(out, "flaky in earlier runs: %s: in the last %d\n", name, known[name])
+	}
+}
+
+// record adds the flaky tests of a run, prints them with the output of each attempt, and ends the
+// row of those that passed at once. It returns an error for a test that was flaky in three runs in a
+// row.
+func (l flakyList) record(out io.Writer, seen results) error {
+	known, err := l.read()
+	if err != nil {
+		return err
+	}
+	for t, outcomes := range seen.outcomes {
+		if _, ok := known[t.String()]; ok && len(outcomes) == 1 {
+			known[t.String()] = 0
+		}
+	}
+	var often error
+	for _, t := range seen.failedThen("pass") {
+		name := t.String()
+		known[name]++
+		fmt.Fprintf(out, "\nFLAKY %s: %s\n%sIt passed when it was repeated. It is a bug: %s\n", name, strings.Join(seen.outcomes[t], ", "), seen.outputs[t], l)
+		if known[name] > 2 {
+			often = errors.Join(often, fmt.Errorf("flaky 3 runs in a row: %s", name))
+		}
+	}
+	text, err := json.MarshalIndent(known, "", "  ")
+	return errors.Join(err, os.MkdirAll(filepath.Dir(string(l)), 0o700), os.WriteFile(string(l), text, 0o600), often)
 }
