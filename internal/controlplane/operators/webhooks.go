@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
@@ -155,9 +155,13 @@ func (a *Webhooks) Test(ctx context.Context, name string, o webhook.Options) (we
 	if err != nil {
 		return webhook.Result{}, err
 	}
+	installation, err := a.store.Installation(ctx)
+	if err != nil {
+		return webhook.Result{}, err
+	}
 	id := uuid.NewString()
 	body, err := json.Marshal(map[string]any{
-		"specversion": "1.0", "id": id, "source": directory.EventSource, "type": typeTest, "time": a.now().UTC(),
+		"specversion": "1.0", "id": id, "source": "/installations/" + installation, "type": announce.TypePrefix + typeTest, "time": a.now().UTC(),
 		"datacontenttype": "application/json", "data": map[string]string{"webhook": name},
 	})
 	if err != nil {

@@ -26,11 +26,9 @@ const Timeout = 10 * time.Second
 type Store struct {
 	queries
 	engine engine
-	queued wake.Signal
-	dry    bool // transactions are rolled back
-	// KeepTimelines adds events to the timelines as they happen, where no broker brings them back.
-	// Set it before use.
-	KeepTimelines bool
+	// queued and due are raised after a commit that added to the outbox and to the deliveries.
+	queued, due wake.Signal
+	dry         bool // transactions are rolled back
 	// Observed is called after each transaction, for metrics: how long it took, including the wait
 	// for others, and whether the database failed. It may be nil; set it before use.
 	Observed func(took time.Duration, failed bool)
@@ -67,8 +65,7 @@ type transaction interface {
 // Tx is a transaction: all of it happens or nothing.
 type Tx struct {
 	queries
-	queued        bool
-	keepTimelines bool
+	queued, due bool
 }
 
 // queries are the statements, which run in a transaction or outside of one. Each group of tables
@@ -192,7 +189,7 @@ func (s *Store) update(ctx context.Context, quietly bool, change func(*Tx) error
 			err = errors.Join(err, ignoreDone(tx.Rollback()))
 		}
 	}()
-	t := &Tx{queries: in, keepTimelines: s.KeepTimelines}
+	t := &Tx{queries: in}
 	if err := change(t); err != nil || s.dry {
 		return err
 	}
@@ -203,6 +200,9 @@ func (s *Store) update(ctx context.Context, quietly bool, change func(*Tx) error
 	}
 	if t.queued {
 		s.queued.Raise()
+	}
+	if t.due {
+		s.due.Raise()
 	}
 	return nil
 }
@@ -222,3 +222,6 @@ func ignoreDone(err error) error {
 
 // Queued returns a channel that gets a value after a commit that added to the outbox.
 func (s *Store) Queued() <-chan struct{} { return s.queued }
+
+// Due returns a signal that is raised after a commit that queued deliveries to webhooks.
+func (s *Store) Due() wake.Signal { return s.due }

@@ -31,10 +31,11 @@ func enqueue(t *testing.T, s *store.Store, a store.Agent, kind announce.Type) an
 	t.Helper()
 	var e announce.Event
 	require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error {
-		n, err := tx.NextSequence(t.Context(), a.ID)
+		at, err := tx.NextPosition(t.Context(), a.ID, time.Time{})
 		if err != nil {
 			return err
 		}
+		n := at.Sequence
 		if kind.IsApp() {
 			e, err = announce.NewAppEvent(kind, "/controlplane", a.ID, announce.AppEvent{Namespace: "n", Name: "web"}, n, noon)
 		} else {
