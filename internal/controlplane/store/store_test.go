@@ -139,6 +139,28 @@ func TestUpdate_Atomic(t *testing.T) {
 	})
 }
 
+// A restored database forgets the last events of an agent. Its next ones have higher sequences all
+// the same, and the event before tells that some are gone.
+func TestNextPosition_AfterRestore(t *testing.T) {
+	onEach(t, func(t *testing.T, s *store.Store) {
+		require.NoError(t, s.InsertAgent(t.Context(), agent("a1", "shop")))
+		next := func(s *store.Store, now time.Time) (p store.Position) {
+			require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) (err error) {
+				p, err = tx.NextPosition(t.Context(), "a1", now)
+				return err
+			}))
+			return p
+		}
+		first, second := next(s, noon), next(s, noon)
+		assert.Equal(t, []uint64{0, first.Sequence, first.Sequence + 1}, []uint64{first.Previous, second.Previous, second.Sequence})
+		assert.Len(t, first.Installation, 36)
+		lost := next(s.DryRun(), noon.Add(time.Hour))
+		after := next(s, noon.Add(2*time.Hour))
+		assert.Greater(t, after.Sequence, lost.Sequence)
+		assert.Equal(t, second.Sequence, after.Previous)
+	})
+}
+
 func TestTimeline_Idempotent(t *testing.T) {
 	onEach(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
@@ -317,7 +339,8 @@ func TestUpdate_RollsBackOnPanic(t *testing.T) {
 		require.NoError(t, s.PutSetting(ctx, "c", "d"), "the next writer gets its turn")
 		settings, err := s.Settings(ctx)
 		require.NoError(t, err)
-		assert.Equal(t, map[string]string{"c": "d"}, settings)
+		assert.Equal(t, "d", settings["c"])
+		assert.NotContains(t, settings, "a")
 	})
 }
 

@@ -156,7 +156,8 @@ func TestWebhook_GivesUp(t *testing.T) {
 }
 
 func TestWebhook_Backoff(t *testing.T) {
-	d := NewDispatcher(nil, Options{}, newWorld(t).dispatcher().log)
+	w := newWorld(t)
+	d := NewDispatcher(w.store, Options{}, w.dispatcher().log)
 	q := &queue{Dispatcher: d}
 	for attempts, most := range map[int]time.Duration{1: 5 * time.Second, 2: 10 * time.Second, 5: 80 * time.Second, 11: time.Hour, 100: time.Hour} {
 		for range 20 {
