@@ -20,7 +20,7 @@ const (
 	// webhookOverlap is how long the old secret signs, too, after a new one was made.
 	webhookOverlap = 24 * time.Hour
 	// typeTest is the type of what `webhook test` sends. It is in no timeline.
-	typeTest = "webhook.test"
+	typeTest = announce.TypePrefix + "webhook.test"
 )
 
 // WebhookOptions describe a new webhook.
@@ -149,7 +149,7 @@ func (a *Webhooks) Deliveries(ctx context.Context, name string, state store.Deli
 	return a.store.Deliveries(ctx, name, state, limit)
 }
 
-// Test sends one event of type webhook.test, at once, from this process.
+// Test sends one event of type io.pipeops.webhook.test, at once, from this process.
 func (a *Webhooks) Test(ctx context.Context, name string, o webhook.Options) (webhook.Result, error) {
 	hook, err := findWebhook(ctx, a.store, name)
 	if err != nil {
@@ -161,7 +161,7 @@ func (a *Webhooks) Test(ctx context.Context, name string, o webhook.Options) (we
 	}
 	id := uuid.NewString()
 	body, err := json.Marshal(map[string]any{
-		"specversion": "1.0", "id": id, "source": "/installations/" + installation, "type": announce.TypePrefix + typeTest, "time": a.now().UTC(),
+		"specversion": "1.0", "id": id, "source": "/installations/" + installation, "type": typeTest, "time": a.now().UTC(),
 		"datacontenttype": "application/json", "data": map[string]string{"webhook": name},
 	})
 	if err != nil {
