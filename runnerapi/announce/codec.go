@@ -39,6 +39,9 @@ func padded(sequence uint64) string { return fmt.Sprintf("%020d", sequence) }
 // TypePattern accepts types that are newer than this code, if their group is known.
 var TypePattern = regexp.MustCompile(`^(agent|app|route|alert)\.[a-z]{1,40}$`)
 
+// TypeParameter is the form of types in queries of timelines: with or without [TypePrefix].
+var TypeParameter = regexp.MustCompile(`^(io\.pipeops\.)?(agent|app|route|alert)\.[a-z]{1,40}$`)
+
 // futurePattern is the form of types whose group may be newer than this code.
 var futurePattern = regexp.MustCompile(`^[a-z]{1,40}\.[a-z]{1,40}$`)
 

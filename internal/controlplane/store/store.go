@@ -26,9 +26,10 @@ const Timeout = 10 * time.Second
 type Store struct {
 	queries
 	engine engine
-	// queued and due are raised after a commit that added to the outbox and to the deliveries.
-	queued, due wake.Signal
-	dry         bool // transactions are rolled back
+	queued wake.Signal
+	// Due is raised after a commit that queued deliveries to webhooks.
+	Due wake.Signal
+	dry bool // transactions are rolled back
 	// Observed is called after each transaction, for metrics: how long it took, including the wait
 	// for others, and whether the database failed. It may be nil; set it before use.
 	Observed func(took time.Duration, failed bool)
@@ -202,7 +203,7 @@ func (s *Store) update(ctx context.Context, quietly bool, change func(*Tx) error
 		s.queued.Raise()
 	}
 	if t.due {
-		s.due.Raise()
+		s.Due.Raise()
 	}
 	return nil
 }
@@ -222,6 +223,3 @@ func ignoreDone(err error) error {
 
 // Queued returns a channel that gets a value after a commit that added to the outbox.
 func (s *Store) Queued() <-chan struct{} { return s.queued }
-
-// Due returns a signal that is raised after a commit that queued deliveries to webhooks.
-func (s *Store) Due() wake.Signal { return s.due }

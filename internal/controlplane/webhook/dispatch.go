@@ -55,7 +55,7 @@ func NewDispatcher(s *store.Store, o Options, log zerolog.Logger) *Dispatcher {
 		o.Now = time.Now
 	}
 	return &Dispatcher{
-		store: s, options: o, log: log.With().Str("part", "webhooks").Logger(), now: o.Now, wake: s.Due(),
+		store: s, options: o, log: log.With().Str("part", "webhooks").Logger(), now: o.Now, wake: s.Due,
 		firstRetry: firstRetry,
 	}
 }
