@@ -132,14 +132,15 @@ class Runner:
     def __init__(self, credentials, app, spec):
         self.credentials, self.spec = credentials, spec
         self.namespace, self.name = app.split("/")
-        self.seen = {}  # the last sequence of each agent
+        self.listed = {}  # the sequence of each agent in the list
+        self.seen = {}  # that of its last announcement
         self.deployed = set()  # IDs of agents
 
     def begin(self):
         """Reads the list of agents: the queue is bound, so nothing is missed in between."""
         self.credentials.renew()
         for agent in control_plane(self.credentials, "GET", "/v1/agents")["agents"]:
-            self.seen[agent["id"]] = agent["sequence"]
+            self.listed[agent["id"]] = agent["sequence"]
             if agent["state"] == "online":
                 self.deploy(agent)
 
@@ -160,18 +161,22 @@ class Runner:
     def take(self, channel, method, _, body):
         """Takes one announcement, and acknowledges it after it is done."""
         event = json.loads(body)
-        agent, sequence = event["agentid"], int(event["sequence"])
-        before = self.seen.get(agent, 0)
-        if sequence > before:
+        agent, sequence, previous = event["agentid"], int(event["sequence"]), int(event["previous"])
+        seen, listed = self.seen.get(agent, 0), self.listed.get(agent, 0)
+        if sequence > seen:  # else it is a repeat
             self.seen[agent] = sequence
-            self.act(event)
-            if sequence > before + 1:
+            self.act(event, outdated=sequence <= listed)
+            if previous != seen if seen else previous > listed:
                 self.begin()  # one was missed: the list has the state
         channel.basic_ack(method.delivery_tag)
 
-    def act(self, event):
-        """Does what an announcement asks for. It skips the types that it does not know."""
-        kind, data = event["type"], event["data"]
+    def act(self, event, outdated):
+        """Does what an announcement asks for. It skips the types that it does not know.
+
+        The list has agents alone: what happened to Apps is news even if the list is newer."""
+        kind, data = event["type"].removeprefix("io.pipeops."), event["data"]
+        if kind.startswith("agent.") and outdated:
+            return
         if kind == "agent.online":
             self.deploy(data)
         elif kind in ("agent.offline", "agent.removed"):

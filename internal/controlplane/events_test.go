@@ -42,10 +42,12 @@ func TestEvents_QueuedOnce(t *testing.T) {
 	}
 	require.NoError(t, other.sends(nil, failed))
 	var events []announce.Event
+	last := uint64(0)
 	for _, e := range p.queued() {
 		if e.AgentID == c.id.AgentID {
 			events = append(events, e)
-			assert.Equal(t, uint64(len(events)), e.Sequence)
+			assert.Equal(t, last, e.Previous)
+			last = e.Sequence
 		}
 	}
 	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AppProgressing, announce.AppFailed, announce.AlertFiring}, typesOf(events))

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -100,7 +99,7 @@ func TestReadiness_BrokerAway(t *testing.T) {
 	assert.NotContains(t, r.Checks["broker"], "nothing", "the password")
 
 	require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error {
-		e, err := announce.NewAppEvent("app.failed", directory.EventSource, "a", announce.AppEvent{Namespace: "n", Name: "a"}, 1, p.clock.now())
+		e, err := announce.NewAppEvent("app.failed", "/controlplane", "a", announce.AppEvent{Namespace: "n", Name: "a"}, 1, p.clock.now())
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
 // metricsNamespace is the prefix of our metrics' names. docs/operator/observability.md lists them.
@@ -74,7 +73,7 @@ func newInstruments(version string) *instruments {
 
 // watch connects the parts to the instruments.
 func (i *instruments) watch(c *ControlPlane) {
-	for _, result := range []string{announcedConfirmed, announcedReturned, announcedFailed} {
+	for _, result := range []string{announcedConfirmed, announcedFailed} {
 		i.announced.WithLabelValues(result) // present from the start: a rate needs a zero
 	}
 	for _, via := range []string{viaTLS, viaTunnel} {
@@ -147,7 +146,6 @@ func routeOf(r *http.Request, chosen *chi.Context) string {
 // The results of an announcement.
 const (
 	announcedConfirmed = "confirmed"
-	announcedReturned  = "returned" // no queue accepted it
 	announcedFailed    = "failed"
 )
 
@@ -165,11 +163,7 @@ func (m *measuredPublisher) Publish(ctx context.Context, events []announce.Encod
 		m.i.confirms.Observe(time.Since(start).Seconds())
 		m.i.announced.WithLabelValues(announcedConfirmed).Add(float64(confirmed))
 	}
-	switch {
-	case err == nil || ctx.Err() != nil:
-	case rabbitmq.CodeOf(err) == rabbitmq.CodeUnroutable:
-		m.i.announced.WithLabelValues(announcedReturned).Inc()
-	default:
+	if err != nil && ctx.Err() == nil {
 		m.i.announced.WithLabelValues(announcedFailed).Inc()
 	}
 	return confirmed, err

@@ -97,7 +97,6 @@ func (c *ControlPlane) open(ctx context.Context) error {
 
 // assemble connects the parts. Nothing runs yet.
 func (c *ControlPlane) assemble(seal []byte) error {
-	c.store.KeepTimelines = len(c.cfg.BrokerURLs) == 0
 	c.directory = directory.Directory{AgentsDomain: c.cfg.AgentsDomain}
 	c.certificate = ca.NewServerCertificate(c.ca, c.cfg.serverNames())
 	c.clones = fleet.NewClones(c.store, c.directory, c.cfg.Log, c.cfg.Now)
@@ -120,7 +119,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 		Tried: func(state store.DeliveryState) { c.instruments.webhooks.WithLabelValues(attempt(state)).Inc() },
 	}, c.cfg.Log)
 	c.openRegistries()
-	if c.broker, err = outbox.NewBroker(c.store, c.webhooks, outbox.BrokerConfig{
+	if c.broker, err = outbox.NewBroker(c.store, outbox.BrokerConfig{
 		URLs: c.cfg.BrokerURLs, TLS: c.cfg.BrokerTLS, Seal: seal, Leader: c.leader,
 		Measured: c.instruments.publisher, Log: c.cfg.Log, Now: c.cfg.Now,
 	}); err != nil {

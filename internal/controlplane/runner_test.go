@@ -17,7 +17,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -103,7 +102,6 @@ func TestGrant_LimitsAnnouncements(t *testing.T) {
 		"agent.removed to prod", // the others still see it
 		"agent.updated to all,test",
 	}, addressed())
-	require.NoError(t, outbox.Remember(t.Context(), p.store, p.webhooks, p.queued()[1:]))
 	detail, err := p.admin.Agents.Get(t.Context(), "shop", 10)
 	require.NoError(t, err)
 	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentUpdated}, typesOf(detail.Events), "it was not removed")
@@ -225,19 +223,15 @@ func TestAgentLookup_ByNameOrID(t *testing.T) {
 	assert.Contains(t, unknown("bank").Fix, "is granted no agent")
 }
 
-// happened puts events of an App into an agent's timeline, as if the broker had
-// brought them.
+// happened announces events of an App of an agent.
 func (p *plane) happened(agentID, app string, kinds ...announce.Type) {
 	p.t.Helper()
 	for _, kind := range kinds {
-		var n uint64
-		require.NoError(p.t, p.store.Update(p.t.Context(), func(tx *store.Tx) (err error) {
-			n, err = tx.NextSequence(p.t.Context(), agentID)
-			return err
+		require.NoError(p.t, p.store.Update(p.t.Context(), func(tx *store.Tx) error {
+			return directory.Announce(p.t.Context(), tx, agentID, p.clock.now(), func(source string, n uint64) (announce.Event, error) {
+				return announce.NewAppEvent(kind, source, agentID, announce.AppEvent{Namespace: "production", Name: app}, n, p.clock.now())
+			})
 		}))
-		e, err := announce.NewAppEvent(kind, directory.EventSource, agentID, announce.AppEvent{Namespace: "production", Name: app}, n, p.clock.now())
-		require.NoError(p.t, err)
-		require.NoError(p.t, outbox.Remember(p.t.Context(), p.store, p.webhooks, []announce.Event{e}))
 	}
 }
 

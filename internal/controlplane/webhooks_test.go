@@ -28,17 +28,17 @@ type pager struct {
 	status atomic.Int64
 
 	mu  sync.Mutex
-	got []string // AGENT SEQUENCE TYPE of what it has taken
+	got []string // AGENT TYPE of what it has taken
 }
 
 func (r *pager) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	var e struct{ AgentID, Sequence, Type string }
+	var e struct{ AgentID, Type string }
 	assert.NoError(r.t, json.NewDecoder(req.Body).Decode(&e))
 	assert.NotEmpty(r.t, req.Header.Get("webhook-signature"))
 	status := int(r.status.Load())
 	if status == http.StatusOK {
 		r.mu.Lock()
-		r.got = append(r.got, e.AgentID+" "+e.Sequence+" "+e.Type)
+		r.got = append(r.got, e.AgentID+" "+strings.TrimPrefix(e.Type, announce.TypePrefix))
 		r.mu.Unlock()
 	}
 	w.WriteHeader(status)
@@ -79,7 +79,7 @@ func TestWebhook_EnableAfterGone(t *testing.T) {
 	require.NoError(t, p.admin.Webhooks.Enable(t.Context(), "pager"))
 	p.happened(shop.id.AgentID, "web", announce.AppFailed)
 	await.Until(t, "it is called again", func() bool { return len(r.taken()) == 1 })
-	assert.Contains(t, r.taken()[0], " 4 app.failed")
+	assert.Equal(t, shop.id.AgentID+" app.failed", r.taken()[0])
 	at, _ := p.ObservedAt()
 	for series, want := range map[string]string{`_attempts_total{result="delivered"}`: "1", `_attempts_total{result="given_up"}`: "1", "_events": "0"} {
 		await.Until(t, "it is counted", func() bool { return sample(t, scrape(t, at), "pipeops_controlplane_webhook"+series) == want })

@@ -67,7 +67,7 @@ type Agent struct {
 	LastSeen time.Time `json:"lastSeen,omitzero"`
 
 	// Sequence is that of the agent's last event at that time, App events included. The next event
-	// has the next number.
+	// has it as its previous.
 	Sequence uint64 `json:"sequence"`
 }
 

@@ -62,8 +62,8 @@ func TestBrokerAccount_ConfinedToQueues(t *testing.T) {
 			}
 			return await.Receive(t, closed, "the refusal")
 		},
-		"read the timeline": func(ch *amqp.Channel) error {
-			_, err := ch.Consume(rabbitmq.TimelineQueue, "", false, false, false, false, nil)
+		"read the dead letters": func(ch *amqp.Channel) error {
+			_, err := ch.Consume(rabbitmq.DeadQueue, "", false, false, false, false, nil)
 			return err
 		},
 		"delete the exchange": func(ch *amqp.Channel) error { return ch.ExchangeDelete(rabbitmq.Exchange, false, false) },

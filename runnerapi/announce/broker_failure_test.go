@@ -30,6 +30,10 @@ func TestPublish_EndsOnSilentNetwork(t *testing.T) {
 	cfg := config(b, broker.UserControlPlane)
 	cfg.URLs = []string{b.URLAt(broker.UserControlPlane, wire.Addr())}
 	p, ch := publisher(t, cfg), channel(t, b)
+	announced(t, p, makeEvents(t, "before", 1, 1)) // the exchange is there
+	queue := rabbitmq.RunnerQueue("order")
+	_, err := rabbitmq.DeclareQueue(ch, queue)
+	require.NoError(t, err)
 	announced(t, p, makeEvents(t, "silent", 1, 1))
 
 	wire.Set(faultproxy.Condition{HoldDown: true})
@@ -41,9 +45,9 @@ func TestPublish_EndsOnSilentNetwork(t *testing.T) {
 		confirmed, err = p.Publish(ctx, events)
 		failed <- err
 	}()
-	await.Until(t, "the broker has the second event", func() bool { return messages(ch, rabbitmq.TimelineQueue) == 2 })
+	await.Until(t, "the broker has the second event", func() bool { return messages(ch, queue.Name) == 2 })
 	cancel()
-	err := await.Receive(t, failed, "the end of Publish")
+	err = await.Receive(t, failed, "the end of Publish")
 	assert.Equal(t, rabbitmq.CodeUnconfirmed, rabbitmq.CodeOf(err), err)
 	assert.Zero(t, confirmed)
 	// The publisher gives the connection up, and run waits no longer than it may.

@@ -210,27 +210,11 @@ func TestAnnouncements_InOrder(t *testing.T) {
 	}
 }
 
-// The only queue is deleted. The broker confirms what it drops, which must not count.
-func TestPublish_ReportsUnroutable(t *testing.T) {
+// No Runner has a queue yet: each begins with the list of agents.
+func TestPublish_WithoutQueue(t *testing.T) {
 	t.Parallel()
-	b := rabbit.VHost(t)
-	p := publisher(t, config(b, broker.UserControlPlane))
-	announced(t, p, makeEvents(t, "routed", 1, 1))
-	ch := channel(t, b)
-	if _, err := ch.QueueDelete(rabbitmq.TimelineQueue, false, false, false); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	n, err := p.Publish(ctx, encoded(t, makeEvents(t, "unrouted", 1, 3)))
-	if n != 0 || rabbitmq.CodeOf(err) != rabbitmq.CodeUnroutable || !strings.Contains(err.Error(), rabbitmq.TimelineQueue) {
-		t.Errorf("Publish = %d, %v", n, err)
-	}
-	// Connecting again puts the queue back, so the next try succeeds.
-	await.Until(t, "the events to be taken", func() bool {
-		n, err := p.Publish(ctx, encoded(t, makeEvents(t, "unrouted", 1, 3)))
-		return n == 3 && err == nil
-	})
+	p := publisher(t, config(rabbit.VHost(t), broker.UserControlPlane))
+	announced(t, p, makeEvents(t, "unrouted", 1, 3))
 }
 
 func channel(t *testing.T, b broker.Endpoint) *amqp.Channel {

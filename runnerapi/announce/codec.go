@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
@@ -20,15 +21,26 @@ const ContentType = cloudevents.ApplicationCloudEventsJSON
 // MaxEventSize is the largest encoded event that is sent or accepted.
 const MaxEventSize = 256 << 10
 
-// The CloudEvents extension attributes. The sequence is a string because CloudEvents integers have
-// 32 bits.
+// The CloudEvents extension attributes. Sequences are strings that have the order of the numbers, as
+// the extension demands
+// (https://github.com/cloudevents/spec/blob/main/cloudevents/extensions/sequence.md).
 const (
 	extAgentID  = "agentid"
 	extSequence = "sequence"
+	extPrevious = "previous"
 )
+
+// TypePrefix precedes the types in CloudEvents: the domain of this project, reversed.
+const TypePrefix = "io.pipeops."
+
+// padded has the digits of the largest sequence, so that sequences order as text.
+func padded(sequence uint64) string { return fmt.Sprintf("%020d", sequence) }
 
 // TypePattern accepts types that are newer than this code, if their group is known.
 var TypePattern = regexp.MustCompile(`^(agent|app|route|alert)\.[a-z]{1,40}$`)
+
+// TypeParameter is the form of types in queries of timelines: with or without [TypePrefix].
+var TypeParameter = regexp.MustCompile(`^(io\.pipeops\.)?(agent|app|route|alert)\.[a-z]{1,40}$`)
 
 // futurePattern is the form of types whose group may be newer than this code.
 var futurePattern = regexp.MustCompile(`^[a-z]{1,40}\.[a-z]{1,40}$`)
@@ -66,12 +78,13 @@ func (e *Event) Encode() ([]byte, error) {
 	}
 	ce := cloudevents.New(cloudevents.CloudEventsVersionV1)
 	ce.SetID(e.ID)
-	ce.SetType(string(e.Type))
+	ce.SetType(TypePrefix + string(e.Type))
 	ce.SetSource(e.Source)
 	ce.SetSubject(e.subject())
 	ce.SetTime(e.Time)
 	ce.SetExtension(extAgentID, e.AgentID)
-	ce.SetExtension(extSequence, strconv.FormatUint(e.Sequence, 10))
+	ce.SetExtension(extSequence, padded(e.Sequence))
+	ce.SetExtension(extPrevious, padded(e.Previous))
 	if err := ce.SetData(cloudevents.ApplicationJSON, e.Data); err != nil {
 		return nil, fieldErr("data", "%v", err)
 	}
@@ -120,9 +133,13 @@ func Decode(body []byte) (Event, error) {
 	if err := ofEvents.JSON(body, &ce); err != nil {
 		return Event{}, fieldErr("", "not CloudEvents 1.0 JSON: %s", printable.Clip(err.Error()))
 	}
+	kind, ours := strings.CutPrefix(ce.Type(), TypePrefix)
+	if !ours {
+		return Event{}, fieldErr("type", "%q does not begin with %s", printable.Clip(ce.Type()), TypePrefix)
+	}
 	e := Event{
 		ID:     ce.ID(),
-		Type:   Type(ce.Type()),
+		Type:   Type(kind),
 		Source: ce.Source(),
 		Time:   ce.Time(),
 		Data:   bytes.TrimSpace(ce.Data()), // without the space that the library keeps before it
@@ -131,7 +148,10 @@ func Decode(body []byte) (Event, error) {
 	if e.AgentID, err = extension(&ce, extAgentID); err != nil {
 		return Event{}, err
 	}
-	if e.Sequence, err = sequence(&ce); err != nil {
+	if e.Sequence, err = sequence(&ce, extSequence); err != nil {
+		return Event{}, err
+	}
+	if e.Previous, err = sequence(&ce, extPrevious); err != nil {
 		return Event{}, err
 	}
 	if err := e.validate(); err != nil {
@@ -180,14 +200,14 @@ func extension(ce *cloudevents.Event, name string) (string, error) {
 	return s, nil
 }
 
-func sequence(ce *cloudevents.Event) (uint64, error) {
-	s, err := extension(ce, extSequence)
+func sequence(ce *cloudevents.Event, name string) (uint64, error) {
+	s, err := extension(ce, name)
 	if err != nil {
 		return 0, err
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		return 0, fieldErr(extSequence, "%q is not a whole number", printable.Clip(s))
+		return 0, fieldErr(name, "%q is not a whole number", printable.Clip(s))
 	}
 	return n, nil
 }
@@ -204,6 +224,8 @@ func (e *Event) validate() error {
 		return fieldErr("source", "must not be empty")
 	case e.Sequence == 0:
 		return fieldErr(extSequence, "must be at least 1")
+	case e.Previous >= e.Sequence:
+		return fieldErr(extPrevious, "must be less than sequence")
 	case e.Time.IsZero():
 		return fieldErr("time", "is missing")
 	}

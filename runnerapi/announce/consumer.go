@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rs/zerolog"
@@ -21,10 +20,6 @@ type ConsumerConfig struct {
 	Queue rabbitmq.Queue
 	// Prefetch is how many messages the broker sends ahead. 0 means 64.
 	Prefetch int
-	// Gather is the time from one batch of RunBatches to the next, so that events in quick
-	// succession are handled together. An event that comes later after another does not wait, and
-	// neither does a batch of Prefetch events. The minimum is a millisecond.
-	Gather time.Duration
 	// Ready is called, if set, whenever the queue is bound and consumed, also after a reconnection:
 	// from then on no event is missed. If another consumer has the queue, or RabbitMQ has not yet
 	// noticed that one has gone, Ready is called once that one has ended. It must not block.
@@ -75,10 +70,6 @@ func (c *Consumer) Status() rabbitmq.Status { return c.link.Status() }
 // Run consumes until the context ends, and returns the context's cause. It reconnects without
 // limit.
 func (c *Consumer) Run(ctx context.Context, handler Handler) error {
-	return c.run(ctx, func(ctx context.Context, sub *subscription) error { return c.consume(ctx, sub, handler) })
-}
-
-func (c *Consumer) run(ctx context.Context, consume func(context.Context, *subscription) error) error {
 	return c.link.Run(ctx, func(ctx context.Context, conn *rabbitmq.Connection) error {
 		sub, err := c.subscribe(ctx, conn)
 		if err != nil {
@@ -89,7 +80,7 @@ func (c *Consumer) run(ctx context.Context, consume func(context.Context, *subsc
 		if c.cfg.Ready != nil {
 			c.cfg.Ready()
 		}
-		return consume(ctx, sub)
+		return c.consume(ctx, sub, handler)
 	})
 }
 

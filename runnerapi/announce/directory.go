@@ -46,6 +46,9 @@ func (e *AmbiguousError) Error() string {
 type DirectoryConfig struct {
 	// Snapshot returns all current agents, as [SnapshotClient.Agents] does.
 	Snapshot func(context.Context) ([]Agent, error)
+	// Timeline returns events of an agent, as [SnapshotClient.Timeline] does. With it, watchers also
+	// get the events that the queue did not bring: a transient queue lost them, or there is none.
+	Timeline func(ctx context.Context, agentID string, q TimelineQuery) (TimelinePage, error)
 	// Events is the queue of changes. Nil means that only snapshots are used.
 	Events *ConsumerConfig
 	Log    zerolog.Logger
@@ -56,6 +59,7 @@ type DirectoryConfig struct {
 // what it has.
 type Directory struct {
 	snapshot func(context.Context) ([]Agent, error)
+	timeline func(context.Context, string, TimelineQuery) (TimelinePage, error)
 	consumer *Consumer
 	log      zerolog.Logger
 	wanted   wake.Signal   // requests a snapshot; holds at most one request
@@ -63,6 +67,9 @@ type Directory struct {
 
 	mu      sync.Mutex
 	entries map[string]entry
+	// heard is the sequence of the last handled event of each agent. A snapshot does not raise it,
+	// because a snapshot has agents alone.
+	heard map[string]uint64
 	// removed holds the sequence number of removed agents, to reject late events, until a snapshot
 	// has confirmed the removal.
 	removed map[string]entry
@@ -87,10 +94,12 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 	}
 	d := &Directory{
 		snapshot: cfg.Snapshot,
+		timeline: cfg.Timeline,
 		log:      cfg.Log,
 		wanted:   make(chan struct{}, 1),
 		synced:   make(chan struct{}),
 		entries:  map[string]entry{},
+		heard:    map[string]uint64{},
 		removed:  map[string]entry{},
 		watchers: map[*watcher]struct{}{},
 	}

@@ -325,3 +325,81 @@ func TestDirectory_IgnoresStaleEvents(t *testing.T) {
 		wantState(t, d, "a1", states[count%2], count)
 	}
 }
+
+// The broker was down: the snapshot that is requested on reconnect comes before the events that
+// waited in the outbox. Each reaches the watchers, once.
+func TestDirectory_OutageLosesNothing(t *testing.T) {
+	r := &registry{}
+	r.set(nil, at("a1", 5, StateOnline))
+	d := newTestDirectory(t, r)
+	require.NoError(t, d.sync(t.Context()))
+	d.heard["a1"] = 5
+	told := watched(t, d)
+	r.set(nil, at("a1", 9, StateOffline))
+	require.NoError(t, d.sync(t.Context()))
+	waited := []Event{appEvent(t, AppFailed, "a1", 6), routeEvent(t, "a1", 7), stateEvent(t, AgentOffline, "a1", 8, StateOffline), appEvent(t, AppHealthy, "a1", 9)}
+	handle(t, d, append(waited, waited...)...)
+	assert.Equal(t, []string{"agent.offline", "app.failed", "route.serving", "app.healthy"}, told())
+	wantRefresh(t, d, false)
+	wantState(t, d, "a1", StateOffline, 9)
+}
+
+// A database that was restored continues after an older event, with higher sequences.
+func TestDirectory_ControlPlaneRestored(t *testing.T) {
+	r := &registry{}
+	r.set(nil, at("a1", 1000, StateOnline))
+	d := newTestDirectory(t, r)
+	require.NoError(t, d.sync(t.Context()))
+	handle(t, d, appEvent(t, AppHealthy, "a1", 1001))
+	told := watched(t, d)
+	after := appEvent(t, AppFailed, "a1", 2000)
+	after.Previous = 990 // the last one in the backup
+	handle(t, d, after)
+	assert.Equal(t, []string{"app.failed"}, told())
+	wantRefresh(t, d, true)
+}
+
+// A queue lost events: the timeline has them. Without a durable queue, so it does after a snapshot.
+func TestDirectory_ReadsMissedFromTimeline(t *testing.T) {
+	r := &registry{}
+	r.set(nil, at("a1", 5, StateOnline))
+	var asked []TimelineQuery
+	d, err := NewDirectory(DirectoryConfig{Snapshot: r.snapshot, Timeline: func(_ context.Context, id string, q TimelineQuery) (TimelinePage, error) {
+		asked = append(asked, q)
+		page := TimelinePage{More: q.After < 7}
+		for n := q.After + 1; n < min(q.Before, q.After+2); n++ {
+			page.Events = append(page.Events, appEvent(t, AppDegraded, id, n))
+		}
+		return page, nil
+	}})
+	require.NoError(t, err)
+	require.NoError(t, d.sync(t.Context()))
+	told := watched(t, d)
+	handle(t, d, appEvent(t, AppFailed, "a1", 8))
+	assert.Equal(t, []string{"app.degraded", "app.degraded", "app.failed"}, told())
+	assert.Equal(t, TimelineQuery{After: 5, Before: 8, OldestFirst: true, Limit: MaxTimelineLimit}, asked[0])
+	r.set(nil, at("a1", 9, StateOnline))
+	require.NoError(t, d.sync(t.Context()))
+	assert.Equal(t, []string{"app.degraded"}, told())
+}
+
+// watched returns a function that returns the types of what the directory told since the last call.
+func watched(t *testing.T, d *Directory) func() []string {
+	t.Helper()
+	w := &watcher{changes: make(chan Change, watchBuffer), tooSlow: make(chan struct{})}
+	d.watchers[w] = struct{}{}
+	return func() (types []string) {
+		for len(w.changes) > 0 {
+			c := <-w.changes
+			types = append(types, string(c.Type))
+		}
+		return types
+	}
+}
+
+func routeEvent(t *testing.T, id string, sequence uint64) Event {
+	t.Helper()
+	e, err := NewRouteEvent(RouteServing, "/controlplane", id, RouteEvent{Host: "shop.test"}, sequence, noon)
+	require.NoError(t, err)
+	return e
+}

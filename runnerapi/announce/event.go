@@ -9,7 +9,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Type is the kind of an event. It is the CloudEvents type and the AMQP routing key.
+// Type is the kind of an event. It is the AMQP routing key and, after [TypePrefix], the CloudEvents
+// type.
 type Type string
 
 // The types of events. Data is an [Agent] for agent.*, an [AppEvent] for app.*, a [RouteEvent] for
@@ -42,14 +43,15 @@ type Event struct {
 	// ID is unique per event: the same event sent twice has the same ID.
 	ID   string
 	Type Type
-	// Source names the announcer, as a URI reference such as "/controlplane".
+	// Source names the control plane's installation and the agent: see [SourceOf].
 	Source  string
 	AgentID string
-	// Sequence counts the events of one agent from 1 without gaps, so that a
-	// reader sees what it missed and what it had before.
-	Sequence uint64
-	Time     time.Time
-	Data     json.RawMessage
+	// Sequence orders the events of one agent: each is higher than the one before, also after the
+	// control plane's database was restored. Previous is that of the agent's event before, so that
+	// a reader sees what it missed; 0 for none.
+	Sequence, Previous uint64
+	Time               time.Time
+	Data               json.RawMessage
 
 	// Runners are the names of the Runners that the event is for. They determine its routing and
 	// are not sent.
@@ -79,6 +81,12 @@ type AppEvent struct {
 	Fix string `json:"fix,omitempty"`
 }
 
+// SourceOf returns the source of an agent's events, as a URI reference. The sequence of CloudEvents
+// orders the events of one source.
+func SourceOf(installation, agentID string) string {
+	return "/installations/" + installation + "/agents/" + agentID
+}
+
 // Validate returns an error for the first field with which an App event cannot be announced.
 func (a *AppEvent) Validate() error {
 	if a.Namespace == "" {
@@ -91,7 +99,8 @@ func (a *AppEvent) Validate() error {
 }
 
 // NewAgentEvent returns an agent.* event about an agent as it is now. The sequence is that of the
-// event and of the announced agent.
+// event and of the announced agent. It follows the one before without a gap, unless the caller sets
+// Previous.
 func NewAgentEvent(t Type, source string, agent Agent, sequence uint64, at time.Time) (Event, error) {
 	if !t.IsAgent() {
 		return Event{}, fmt.Errorf("make event: type %q is not about an agent", t)
@@ -123,7 +132,7 @@ func newEvent(t Type, source, agentID string, sequence uint64, at time.Time, dat
 	if err != nil {
 		return Event{}, fmt.Errorf("make event %s: data: %w", t, err)
 	}
-	e := Event{ID: id.String(), Type: t, Source: source, AgentID: agentID, Sequence: sequence, Time: at.UTC(), Data: raw}
+	e := Event{ID: id.String(), Type: t, Source: source, AgentID: agentID, Sequence: sequence, Previous: max(sequence, 1) - 1, Time: at.UTC(), Data: raw}
 	if _, err := e.Encode(); err != nil { // an event that cannot be sent would block all later ones
 		return Event{}, fmt.Errorf("make event %s: %w", t, err)
 	}

@@ -59,8 +59,8 @@ func TestEvent_IsCloudEvent(t *testing.T) {
 	var got map[string]any
 	require.NoError(t, json.Unmarshal(body, &got))
 	want := map[string]any{
-		"specversion": "1.0", "id": e.ID, "type": "app.failed", "source": "/controlplane", "subject": "a1/shop/web",
-		"time": "2026-01-02T12:00:00Z", "datacontenttype": "application/json", "agentid": "a1", "sequence": "42",
+		"specversion": "1.0", "id": e.ID, "type": "io.pipeops.app.failed", "source": "/controlplane", "subject": "a1/shop/web",
+		"time": "2026-01-02T12:00:00Z", "datacontenttype": "application/json", "agentid": "a1", "sequence": "00000000000000000042", "previous": "00000000000000000041",
 	}
 	for name, value := range want {
 		assert.True(t, got[name] == value, "%s = %v, want %v", name, got[name], value)
@@ -103,6 +103,7 @@ func TestDecode_NamesField(t *testing.T) {
 		{"sequence zero", "sequence", func(m map[string]any) { m["sequence"] = "0" }},
 		{"sequence not a number", "sequence", func(m map[string]any) { m["sequence"] = "-1" }},
 		{"sequence as a number", "sequence", func(m map[string]any) { m["sequence"] = 7 }},
+		{"previous not before", "previous", func(m map[string]any) { m["previous"] = "7" }},
 		{"no data", "data", func(m map[string]any) { delete(m, "data") }},
 		{"data not an object", "data", func(m map[string]any) { m["data"] = "x" }},
 		{"data of another agent", "data", func(m map[string]any) { m["agentid"] = "a2" }},
@@ -131,8 +132,8 @@ func TestDecode_NamesField(t *testing.T) {
 
 // An older reader must not fail on a newer sender.
 func TestDecode_IgnoresUnknownFields(t *testing.T) {
-	body := `{"specversion":"1.0","id":"1","type":"agent.upgraded","source":"/x","time":"2026-01-02T12:00:00Z",
-	 "agentid":"a1","sequence":"3","traceparent":"00-1-2-3","datacontenttype":"application/json",
+	body := `{"specversion":"1.0","id":"1","type":"io.pipeops.agent.upgraded","source":"/x","time":"2026-01-02T12:00:00Z",
+	 "agentid":"a1","sequence":"3","previous":"2","traceparent":"00-1-2-3","datacontenttype":"application/json",
 	 "data":{"id":"a1","name":"n","state":"online","later":[1,2]}}`
 	e, err := Decode([]byte(body))
 	require.NoError(t, err)
@@ -141,8 +142,8 @@ func TestDecode_IgnoresUnknownFields(t *testing.T) {
 
 // An unknown type is told from a malformed event.
 func TestDecode_UnknownType(t *testing.T) {
-	body := `{"specversion":"1.0","id":"1","type":"node.cordoned","source":"/x","time":"2026-01-02T12:00:00Z",
-	 "agentid":"a1","sequence":"3","datacontenttype":"application/json","data":{"node":"n1"}}`
+	body := `{"specversion":"1.0","id":"1","type":"io.pipeops.node.cordoned","source":"/x","time":"2026-01-02T12:00:00Z",
+	 "agentid":"a1","sequence":"3","previous":"2","datacontenttype":"application/json","data":{"node":"n1"}}`
 	var unknown *UnknownTypeError
 	if _, err := Decode([]byte(body)); !errors.As(err, &unknown) || unknown.Type != "node.cordoned" {
 		t.Errorf("Decode = %v", err)

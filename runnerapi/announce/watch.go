@@ -21,6 +21,8 @@ type Change struct {
 	Route *RouteEvent // for route.* types
 	Alert *AlertEvent // for alert.* types
 	Time  time.Time
+	// Sequence is that of the event; 0 for a change that a snapshot showed.
+	Sequence uint64
 	// Initial marks the agents that were there when the watch began.
 	Initial bool
 }

@@ -62,7 +62,7 @@ func asyncAPI(folder string) (doc object, order map[string][]string, err error) 
 		"info": object{
 			"title": "PipeOps announcements", "version": "1.0.0",
 			"description": "What the control plane announces to Runners about agents, Apps, public hosts and alerts, over RabbitMQ. Delivery is at least once, and in order for each agent. " +
-				"sequence shows repeats and gaps. Skip unknown fields and types. docs/deployer/announcements.md lists what a consumer must do.",
+				"sequence and previous show repeats and gaps. Skip unknown fields and types. docs/deployer/announcements.md lists what a consumer must do.",
 		},
 		"defaultContentType": announce.ContentType,
 		"servers": object{"broker": object{
@@ -90,8 +90,8 @@ func asyncAPI(folder string) (doc object, order map[string][]string, err error) 
 		},
 		"operations": object{
 			"announce": object{"action": "send", "channel": object{"$ref": "#/channels/announcements"},
-				"summary":  "The control plane announces: persistent, mandatory, confirmed.",
-				"bindings": object{"amqp": object{"deliveryMode": 2, "mandatory": true, "timestamp": true, "bcc": []string{"to.RUNNER.TYPE"}, "bindingVersion": "0.3.0"}}},
+				"summary":  "The control plane announces: persistent, confirmed.",
+				"bindings": object{"amqp": object{"deliveryMode": 2, "timestamp": true, "bcc": []string{"to.RUNNER.TYPE"}, "bindingVersion": "0.3.0"}}},
 			"hear": object{"action": "receive", "channel": object{"$ref": "#/channels/runnerQueue"},
 				"summary":  "A Runner receives what is for it.",
 				"bindings": object{"amqp": object{"ack": true, "bindingVersion": "0.3.0"}}},
@@ -111,16 +111,17 @@ func envelope(kind announce.Type, data object) object {
 	}
 	return object{
 		"type":     "object",
-		"required": []string{"agentid", "data", "datacontenttype", "id", "sequence", "source", "specversion", "time", "type"},
+		"required": []string{"agentid", "data", "datacontenttype", "id", "previous", "sequence", "source", "specversion", "time", "type"},
 		"properties": object{
 			"specversion":     text(object{"const": "1.0", "description": "The version of CloudEvents."}),
 			"id":              text(object{"minLength": 1, "maxLength": 128, "description": "Identifies the event: a repeat has the same ID."}),
-			"type":            text(object{"const": string(kind), "description": "The type, which is also the routing key."}),
-			"source":          text(object{"minLength": 1, "description": "Names the control plane, as a URI reference."}),
+			"type":            text(object{"const": announce.TypePrefix + string(kind), "description": "The type. The routing key is the part after " + announce.TypePrefix + "."}),
+			"source":          text(object{"minLength": 1, "description": "Names the control plane's installation and the agent, as a URI reference."}),
 			"subject":         text(object{"description": "AGENT, AGENT/NAMESPACE/APP or AGENT/HOST."}),
 			"time":            text(object{"format": "date-time", "description": "When it happened."}),
 			"agentid":         text(object{"pattern": "^[a-z0-9-]{1,63}$", "description": "The agent's ID."}),
-			"sequence":        text(object{"pattern": "^[1-9][0-9]*$", "description": "Counts the events of one agent from 1, without gaps. It has 64 bits, so it is a string."}),
+			"sequence":        text(object{"pattern": "^[0-9]{20}$", "description": "Orders the events of one source: each is higher than the one before, as a number and as text."}),
+			"previous":        text(object{"pattern": "^[0-9]{20}$", "description": "The sequence of the agent's event before, or zeros. It differs from that of your last event if you missed events."}),
 			"datacontenttype": text(object{"const": "application/json", "description": "The content type of data."}),
 			"data":            data,
 		},

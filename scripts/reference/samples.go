@@ -9,17 +9,18 @@ import (
 
 func sampleEvent(kind announce.Type) (announce.Event, error) {
 	at := time.Date(2026, 11, 21, 12, 0, 5, 0, time.UTC)
+	source := announce.SourceOf("8a6e0804-2bd0-4672-b79d-d97027f9071a", "k3v9q2m7")
 	var e announce.Event
 	var err error
 	switch {
 	case kind.IsAgent():
-		e, err = announce.NewAgentEvent(kind, "/controlplane", sampleAgent(), 42, at)
+		e, err = announce.NewAgentEvent(kind, source, sampleAgent(), 42, at)
 	case kind.IsRoute():
-		e, err = announce.NewRouteEvent(kind, "/controlplane", "k3v9q2m7", sampleRoute(kind), 42, at)
+		e, err = announce.NewRouteEvent(kind, source, "k3v9q2m7", sampleRoute(kind), 42, at)
 	case kind.IsAlert():
-		e, err = announce.NewAlertEvent(kind, "/controlplane", "k3v9q2m7", sampleAlert(), 42, at)
+		e, err = announce.NewAlertEvent(kind, source, "k3v9q2m7", sampleAlert(), 42, at)
 	default:
-		e, err = announce.NewAppEvent(kind, "/controlplane", "k3v9q2m7", sampleApp(), 42, at)
+		e, err = announce.NewAppEvent(kind, source, "k3v9q2m7", sampleApp(), 42, at)
 	}
 	e.ID = "0193a0c5-2f10-7e55-9b6e-3c1d5a7f0e11"
 	return e, err

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -18,9 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -158,18 +155,19 @@ func (o *office) webhook(admin *operatorapi.Client) {
 
 // happened puts events of Apps into an agent's timeline.
 func (o *office) happened(agentID string) {
-	ctx, events := o.t.Context(), []announce.Event{}
+	ctx := o.t.Context()
 	for i, app := range []announce.AppEvent{
 		{Namespace: "production", Name: "web", Replicas: 3, Ready: 3}, {Namespace: "production", Name: "worker", Replicas: 1, Ready: 0},
 		{Namespace: "production", Name: "web", Replicas: 3, Cause: "CrashLoop", Message: "container web ends with exit code 1 soon after its start", Fix: "correct what its last lines complain about, then deploy again"},
 	} {
 		kind := []announce.Type{announce.AppHealthy, announce.AppProgressing, announce.AppFailed}[i]
-		e, err := announce.NewAppEvent(kind, directory.EventSource, agentID, app, uint64(i+1), time.Now().Add(time.Duration(i-10)*time.Minute))
-		require.NoError(o.t, err)
-		events = append(events, e)
+		at := time.Now().Add(time.Duration(i-10) * time.Minute)
+		require.NoError(o.t, o.Database().Update(ctx, func(tx *store.Tx) error {
+			return directory.Announce(ctx, tx, agentID, at, func(source string, n uint64) (announce.Event, error) {
+				return announce.NewAppEvent(kind, source, agentID, app, n, at)
+			})
+		}))
 	}
-	db := o.Database()
-	require.NoError(o.t, outbox.Remember(ctx, db, webhook.NewDispatcher(db, webhook.Options{}, zerolog.Nop()), events))
 }
 
 // TestConsole_InBrowser looks at each page, wide and on a phone, light and dark, and does what

@@ -53,7 +53,7 @@ func (c *chaos) appsSettled(ctx context.Context) {
 // allHeard fails with what the Runner does not know.
 func (c *chaos) allHeard(ctx context.Context) {
 	list := run.Must(c.listener.runner.snapshots.Agents(ctx))
-	problems := ledger.Known(c.listener.directory.List(), list)
+	problems := append(ledger.Known(c.listener.directory.List(), list), ledger.Watched(c.listener.watched(), c.listener.all())...)
 	for _, a := range list {
 		problems = append(problems, ledger.Heard(c.listener.all(), a.Sequence)...)
 	}

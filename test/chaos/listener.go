@@ -59,9 +59,10 @@ type listener struct {
 	runner    *runner
 	directory *announce.Directory
 
-	mu     sync.Mutex
-	events []announce.Event
-	out    *json.Encoder
+	mu      sync.Mutex
+	events  []announce.Event
+	changes []announce.Change // that the directory's watcher was told
+	out     *json.Encoder
 }
 
 // listen makes both Runners listen before there is an agent, so that they receive its first event.
@@ -72,10 +73,11 @@ func (c *chaos) listen(ctx context.Context) {
 	events, bound := l.runner.queue(log), make(chan struct{})
 	events.Ready = sync.OnceFunc(func() { close(bound) })
 	consumer, theirs := run.Must(announce.NewConsumer(events)), watcher.queue(log)
-	l.directory = run.Must(announce.NewDirectory(announce.DirectoryConfig{Snapshot: watcher.snapshots.Agents, Events: &theirs, Log: log}))
+	l.directory = run.Must(announce.NewDirectory(announce.DirectoryConfig{Snapshot: watcher.snapshots.Agents, Timeline: watcher.snapshots.Timeline, Events: &theirs, Log: log}))
 	c.listener = l
 	c.background(func(ctx context.Context) { _ = consumer.Run(ctx, l.hear) }) // ends with ctx only
 	c.background(func(ctx context.Context) { _ = l.directory.Run(ctx) })
+	c.background(func(ctx context.Context) { _ = l.directory.Watch(ctx, l.watch) })
 	select {
 	case <-bound:
 		run.Check(l.directory.WaitSynced(ctx))
@@ -97,6 +99,20 @@ func (l *listener) hear(_ context.Context, e announce.Event) error {
 	defer l.mu.Unlock()
 	l.events = append(l.events, e)
 	return l.out.Encode(e)
+}
+
+func (l *listener) watch(c announce.Change) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changes = append(l.changes, c)
+	return nil
+}
+
+// watched returns the changes so far.
+func (l *listener) watched() []announce.Change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.changes)
 }
 
 // all returns the events so far.

@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 )
 
-// timelineTimeout is how long an event may take to RabbitMQ and back.
+// timelineTimeout is how long an event may take to the timeline.
 const timelineTimeout = 5 * time.Minute
 
 // AwaitTimeline waits until the control plane's timeline of an agent holds all of these, and

@@ -34,8 +34,7 @@ func newAgentTimeline(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "timeline AGENT",
 		Short: "Show the timeline of an agent and its Apps",
-		Long: `Show the timeline of an agent and its Apps, newest event last. The events are those that came
-back from RabbitMQ.
+		Long: `Show the timeline of an agent and its Apps, newest event last.
 
 The control plane keeps about 1000 events of each agent and at most 200 of each App. It always
 keeps the last event of each App.`,

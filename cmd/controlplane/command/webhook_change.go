@@ -17,7 +17,7 @@ func newWebhookTest(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test NAME",
 		Short: "Send a test event to a webhook and report the result",
-		Long: `Send one event of type webhook.test to a webhook now, and report the result. The event is
+		Long: `Send one event of type io.pipeops.webhook.test to a webhook now, and report the result. The event is
 sent ahead of those that wait for the webhook.`,
 		Example: "  pipeops-controlplane webhook test pager",
 		Args:    cli.ExactArgs("NAME"),

@@ -14,9 +14,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// EventSource names us in announcements (CloudEvents' source).
-const EventSource = "/controlplane"
-
 // Directory makes of what is stored what is announced.
 type Directory struct {
 	AgentsDomain string
@@ -47,19 +44,14 @@ func (d Directory) Write(ctx context.Context, tx *store.Tx, kind announce.Type, 
 	if err := tx.UpdateAgent(ctx, a); err != nil {
 		return err
 	}
-	n, err := tx.NextSequence(ctx, a.ID)
-	if err != nil {
-		return err
-	}
 	announced := d.Announced(a)
+	var err error
 	if announced.Hosts, err = tx.HostsOf(ctx, a.ID, announce.MaxHosts); err != nil {
 		return err
 	}
-	event, err := announce.NewAgentEvent(kind, EventSource, announced, n, at)
-	if err != nil {
-		return err
-	}
-	return tx.Enqueue(ctx, event)
+	return Announce(ctx, tx, a.ID, at, func(source string, n uint64) (announce.Event, error) {
+		return announce.NewAgentEvent(kind, source, announced, n, at)
+	})
 }
 
 // Move announces agents again that Runners reach at another edge.

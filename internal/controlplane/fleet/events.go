@@ -26,18 +26,13 @@ func (r *Fleet) Events(ctx context.Context, agentID string, told controlapi.Even
 			if !fresh {
 				continue
 			}
-			n, err := tx.NextSequence(ctx, agentID)
-			if err != nil {
-				return err
-			}
 			if e.Time.IsZero() {
 				e.Time = now
 			}
-			event, err := announcement(agentID, e, n)
+			err = directory.Announce(ctx, tx, agentID, now, func(source string, sequence uint64) (announce.Event, error) {
+				return announcement(source, agentID, e, sequence)
+			})
 			if err != nil {
-				return err
-			}
-			if err := tx.Enqueue(ctx, event); err != nil {
 				return err
 			}
 		}
@@ -61,14 +56,14 @@ func inOrder(ctx context.Context, tx *store.Tx, agentID string, by *controlapi.L
 }
 
 // announcement returns what Runners hear of an agent's event.
-func announcement(agentID string, e controlapi.Event, sequence uint64) (announce.Event, error) {
+func announcement(source, agentID string, e controlapi.Event, sequence uint64) (announce.Event, error) {
 	if e.Alert != nil {
-		return announce.NewAlertEvent(announce.Type(e.Type), directory.EventSource, agentID, alertEventOf(*e.Alert), sequence, e.Time)
+		return announce.NewAlertEvent(announce.Type(e.Type), source, agentID, alertEventOf(*e.Alert), sequence, e.Time)
 	}
 	if e.App == nil {
 		return announce.Event{}, controlapi.Errorf(problem.Invalid, "send an App or an alert", "the event %s is about nothing", e.ID)
 	}
-	return announce.NewAppEvent(announce.Type(e.Type), directory.EventSource, agentID, appEventOf(*e.App), sequence, e.Time)
+	return announce.NewAppEvent(announce.Type(e.Type), source, agentID, appEventOf(*e.App), sequence, e.Time)
 }
 
 func alertEventOf(a controlapi.AlertEvent) announce.AlertEvent {

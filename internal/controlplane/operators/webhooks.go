@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
@@ -20,7 +20,7 @@ const (
 	// webhookOverlap is how long the old secret signs, too, after a new one was made.
 	webhookOverlap = 24 * time.Hour
 	// typeTest is the type of what `webhook test` sends. It is in no timeline.
-	typeTest = "webhook.test"
+	typeTest = announce.TypePrefix + "webhook.test"
 )
 
 // WebhookOptions describe a new webhook.
@@ -149,15 +149,19 @@ func (a *Webhooks) Deliveries(ctx context.Context, name string, state store.Deli
 	return a.store.Deliveries(ctx, name, state, limit)
 }
 
-// Test sends one event of type webhook.test, at once, from this process.
+// Test sends one event of type io.pipeops.webhook.test, at once, from this process.
 func (a *Webhooks) Test(ctx context.Context, name string, o webhook.Options) (webhook.Result, error) {
 	hook, err := findWebhook(ctx, a.store, name)
 	if err != nil {
 		return webhook.Result{}, err
 	}
+	installation, err := a.store.Installation(ctx)
+	if err != nil {
+		return webhook.Result{}, err
+	}
 	id := uuid.NewString()
 	body, err := json.Marshal(map[string]any{
-		"specversion": "1.0", "id": id, "source": directory.EventSource, "type": typeTest, "time": a.now().UTC(),
+		"specversion": "1.0", "id": id, "source": "/installations/" + installation, "type": typeTest, "time": a.now().UTC(),
 		"datacontenttype": "application/json", "data": map[string]string{"webhook": name},
 	})
 	if err != nil {

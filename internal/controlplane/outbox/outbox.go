@@ -1,5 +1,4 @@
-// Package outbox empties the outbox into RabbitMQ, keeps it within its limits, and adds what comes
-// back to the timelines and webhooks.
+// Package outbox empties the outbox into RabbitMQ, and keeps it within its limits.
 package outbox
 
 import (

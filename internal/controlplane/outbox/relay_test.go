@@ -69,7 +69,7 @@ func changing(t *testing.T) (s *store.Store, change func(n int)) {
 		t.Helper()
 		require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error {
 			for range n {
-				if err := (directory.Directory{AgentsDomain: "d"}).Write(t.Context(), tx, announce.AgentUpdated, a, time.Now()); err != nil {
+				if err := (directory.Directory{AgentsDomain: "d"}).Write(t.Context(), tx, announce.AgentUpdated, a, time.UnixMilli(1)); err != nil {
 					return err
 				}
 			}

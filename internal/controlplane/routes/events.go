@@ -139,15 +139,10 @@ func (e *Events) write(ctx context.Context, tx *store.Tx, kind announce.Type, ho
 			}
 		}
 	}
-	sequence, err := tx.NextSequence(ctx, agentID)
-	if err != nil {
-		return err
-	}
-	event, err := announce.NewRouteEvent(kind, directory.EventSource, agentID, about, sequence, e.now())
-	if err != nil {
-		return err
-	}
-	return tx.Enqueue(ctx, event)
+	now := e.now()
+	return directory.Announce(ctx, tx, agentID, now, func(source string, sequence uint64) (announce.Event, error) {
+		return announce.NewRouteEvent(kind, source, agentID, about, sequence, now)
+	})
 }
 
 // indexOfHost returns the index of a host's route, if possible of one that is carried; -1 if there

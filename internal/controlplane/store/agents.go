@@ -198,14 +198,29 @@ func (q agentTable) DeleteAgent(ctx context.Context, id string) error {
 	return q.execOne(ctx, `DELETE FROM agents WHERE id = $1`, id)
 }
 
-// NextSequence counts an agent's events.
-func (q agentTable) NextSequence(ctx context.Context, agentID string) (uint64, error) {
-	var n uint64
-	err := q.q.QueryRowContext(ctx, `UPDATE agents SET sequence = sequence + 1 WHERE id = $1 RETURNING sequence`, agentID).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("database: sequence of agent %s: %w", agentID, err)
+// Position is an event's place among the events of its agent.
+type Position struct {
+	// Installation names the control plane's installation.
+	Installation string
+	// Sequence is the event's, and Previous that of the event before; 0 for none.
+	Sequence, Previous uint64
+}
+
+// NextPosition returns the place of an agent's next event. The sequence is the time in milliseconds
+// since 1970, or one more than the event before. A database that was restored from a backup
+// therefore does not repeat numbers that Runners have seen.
+func (t *Tx) NextPosition(ctx context.Context, agentID string, now time.Time) (Position, error) {
+	var p Position
+	err := t.q.QueryRowContext(ctx, `SELECT sequence, (SELECT value FROM settings WHERE name = $1) FROM agents WHERE id = $2`,
+		settingInstallation, agentID).Scan(&p.Previous, &p.Installation)
+	if err == nil {
+		p.Sequence = max(p.Previous+1, uint64(max(0, now.UnixMilli()))) // #nosec G115 -- not negative
+		_, err = t.exec(ctx, `UPDATE agents SET sequence = $1 WHERE id = $2`, p.Sequence, agentID)
 	}
-	return n, nil
+	if err != nil {
+		return p, fmt.Errorf("database: sequence of agent %s: %w", agentID, err)
+	}
+	return p, nil
 }
 
 // AgentNames returns the names of the agents that are not revoked, by their IDs.

@@ -17,10 +17,7 @@ func (t *Tx) Enqueue(ctx context.Context, e announce.Event) error {
 	t.queued = true
 	_, err = t.exec(ctx, `INSERT INTO outbox (event_id, agent_id, body, at, type, subject, size) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 		e.ID, e.AgentID, string(body), micros(e.Time), e.Type, subjectOf(e), len(body))
-	if err != nil || !t.keepTimelines || Hides(e) {
-		return err
-	}
-	return t.AddToTimeline(ctx, e)
+	return err
 }
 
 // eventTable has the statements about events that agents sent, and settings.
@@ -58,6 +55,15 @@ func (q eventTable) ForgetReceived(ctx context.Context, before time.Time) error 
 func (q eventTable) PutSetting(ctx context.Context, name, value string) error {
 	_, err := q.exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, name, value)
 	return err
+}
+
+// Installation returns the random name of this installation.
+func (q eventTable) Installation(ctx context.Context) (name string, err error) {
+	err = q.q.QueryRowContext(ctx, `SELECT value FROM settings WHERE name = $1`, settingInstallation).Scan(&name)
+	if err != nil {
+		return "", fmt.Errorf("database: installation: %w", err)
+	}
+	return name, nil
 }
 
 // Settings reads all settings.

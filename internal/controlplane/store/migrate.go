@@ -5,11 +5,13 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"regexp"
 	"testing/fstest"
 
+	"github.com/google/uuid"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 )
@@ -57,9 +59,31 @@ func inPostgres(text []byte) []byte {
 	return sqliteBytes.ReplaceAll(text, []byte("BYTEA"))
 }
 
-// migrate updates the tables. It refuses tables of a later version, because this program does not
-// know what they need.
+// migrate updates the tables, and names a new installation.
 func migrate(ctx context.Context, d migrationDialect, db *sql.DB) error {
+	if err := updateTables(ctx, d, db); err != nil {
+		return err
+	}
+	return nameInstallation(ctx, db)
+}
+
+// settingInstallation is a random name of this installation. It is part of the source of events.
+const settingInstallation = "installation"
+
+func nameInstallation(ctx context.Context, db *sql.DB) error {
+	var name string
+	err := db.QueryRowContext(ctx, `SELECT value FROM settings WHERE name = $1`, settingInstallation).Scan(&name)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	_, err = db.ExecContext(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`,
+		settingInstallation, uuid.NewString())
+	return err
+}
+
+// updateTables refuses tables of a later version, because this program does not know what they
+// need.
+func updateTables(ctx context.Context, d migrationDialect, db *sql.DB) error {
 	provider, err := newProvider(d, db, migrations)
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ func OpenPostgres(ctx context.Context, p Postgres) (*Store, error) {
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	db.SetConnMaxLifetime(time.Hour) // so that an added server gets its share
 	e := &postgres{db: db, cfg: cfg, log: p.Log, me: rand.Text(), writer: make(chan struct{}, 1)}
-	return &Store{queries: newQueries(alone{timed{db}, e}), engine: e, queued: wake.New()}, nil
+	return &Store{queries: newQueries(alone{timed{db}, e}), engine: e, queued: wake.New(), Due: wake.New()}, nil
 }
 
 // beside notifies under another name, and has a session of its own.

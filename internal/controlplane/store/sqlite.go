@@ -42,7 +42,7 @@ func Open(ctx context.Context, file string) (*Store, error) {
 	}
 	writer.SetMaxOpenConns(1)
 	e := &sqlite{db: newPrepared(db), writer: newPrepared(writer)}
-	return &Store{queries: newQueries(e.db), engine: e, queued: wake.New()}, nil
+	return &Store{queries: newQueries(e.db), engine: e, queued: wake.New(), Due: wake.New()}, nil
 }
 
 func openFile(file string) (*sql.DB, error) {

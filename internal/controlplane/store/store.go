@@ -27,10 +27,9 @@ type Store struct {
 	queries
 	engine engine
 	queued wake.Signal
-	dry    bool // transactions are rolled back
-	// KeepTimelines adds events to the timelines as they happen, where no broker brings them back.
-	// Set it before use.
-	KeepTimelines bool
+	// Due is raised after a commit that queued deliveries to webhooks.
+	Due wake.Signal
+	dry bool // transactions are rolled back
 	// Observed is called after each transaction, for metrics: how long it took, including the wait
 	// for others, and whether the database failed. It may be nil; set it before use.
 	Observed func(took time.Duration, failed bool)
@@ -67,8 +66,7 @@ type transaction interface {
 // Tx is a transaction: all of it happens or nothing.
 type Tx struct {
 	queries
-	queued        bool
-	keepTimelines bool
+	queued, due bool
 }
 
 // queries are the statements, which run in a transaction or outside of one. Each group of tables
@@ -192,7 +190,7 @@ func (s *Store) update(ctx context.Context, quietly bool, change func(*Tx) error
 			err = errors.Join(err, ignoreDone(tx.Rollback()))
 		}
 	}()
-	t := &Tx{queries: in, keepTimelines: s.KeepTimelines}
+	t := &Tx{queries: in}
 	if err := change(t); err != nil || s.dry {
 		return err
 	}
@@ -203,6 +201,9 @@ func (s *Store) update(ctx context.Context, quietly bool, change func(*Tx) error
 	}
 	if t.queued {
 		s.queued.Raise()
+	}
+	if t.due {
+		s.Due.Raise()
 	}
 	return nil
 }

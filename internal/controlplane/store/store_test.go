@@ -31,10 +31,11 @@ func enqueue(t *testing.T, s *store.Store, a store.Agent, kind announce.Type) an
 	t.Helper()
 	var e announce.Event
 	require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error {
-		n, err := tx.NextSequence(t.Context(), a.ID)
+		at, err := tx.NextPosition(t.Context(), a.ID, time.Time{})
 		if err != nil {
 			return err
 		}
+		n := at.Sequence
 		if kind.IsApp() {
 			e, err = announce.NewAppEvent(kind, "/controlplane", a.ID, announce.AppEvent{Namespace: "n", Name: "web"}, n, noon)
 		} else {
@@ -135,6 +136,28 @@ func TestUpdate_Atomic(t *testing.T) {
 			t.Fatal("nothing was queued")
 		default:
 		}
+	})
+}
+
+// A restored database forgets the last events of an agent. Its next ones have higher sequences all
+// the same, and the event before tells that some are gone.
+func TestNextPosition_AfterRestore(t *testing.T) {
+	onEach(t, func(t *testing.T, s *store.Store) {
+		require.NoError(t, s.InsertAgent(t.Context(), agent("a1", "shop")))
+		next := func(s *store.Store, now time.Time) (p store.Position) {
+			require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) (err error) {
+				p, err = tx.NextPosition(t.Context(), "a1", now)
+				return err
+			}))
+			return p
+		}
+		first, second := next(s, noon), next(s, noon)
+		assert.Equal(t, []uint64{0, first.Sequence, first.Sequence + 1}, []uint64{first.Previous, second.Previous, second.Sequence})
+		assert.Len(t, first.Installation, 36)
+		lost := next(s.DryRun(), noon.Add(time.Hour))
+		after := next(s, noon.Add(2*time.Hour))
+		assert.Greater(t, after.Sequence, lost.Sequence)
+		assert.Equal(t, second.Sequence, after.Previous)
 	})
 }
 
@@ -316,7 +339,8 @@ func TestUpdate_RollsBackOnPanic(t *testing.T) {
 		require.NoError(t, s.PutSetting(ctx, "c", "d"), "the next writer gets its turn")
 		settings, err := s.Settings(ctx)
 		require.NoError(t, err)
-		assert.Equal(t, map[string]string{"c": "d"}, settings)
+		assert.Equal(t, "d", settings["c"])
+		assert.NotContains(t, settings, "a")
 	})
 }
 

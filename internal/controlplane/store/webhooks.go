@@ -119,6 +119,7 @@ func (t *Tx) QueueDelivery(ctx context.Context, d Delivery, most int) error {
 	if err != nil || n == 0 {
 		return err
 	}
+	t.due = true
 	_, err = t.exec(ctx, `UPDATE deliveries SET state = $1, body = '', error = 'too many were waiting' WHERE webhook = $2 AND state = 'pending' AND id <=
 		(SELECT id FROM deliveries WHERE webhook = $2 AND state = 'pending' ORDER BY id DESC LIMIT 1 OFFSET $3)`,
 		DeliveryGivenUp, d.Webhook, most)

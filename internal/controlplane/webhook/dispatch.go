@@ -44,10 +44,9 @@ type Dispatcher struct {
 	options Options
 	log     zerolog.Logger
 	now     func() time.Time
-	wake    wake.Signal
+	wake    wake.Signal // raised when deliveries are queued
 
 	firstRetry time.Duration
-	mostWait   int
 }
 
 // NewDispatcher returns a Dispatcher; Run runs it.
@@ -56,14 +55,17 @@ func NewDispatcher(s *store.Store, o Options, log zerolog.Logger) *Dispatcher {
 		o.Now = time.Now
 	}
 	return &Dispatcher{
-		store: s, options: o, log: log.With().Str("part", "webhooks").Logger(), now: o.Now, wake: wake.New(),
-		firstRetry: firstRetry, mostWait: MaxPending,
+		store: s, options: o, log: log.With().Str("part", "webhooks").Logger(), now: o.Now, wake: s.Due,
+		firstRetry: firstRetry,
 	}
 }
 
-// Queue queues an event for the webhooks that want it, in the transaction that keeps
-// it. Call Look when that is committed. An event that comes again is queued once.
-func (d *Dispatcher) Queue(ctx context.Context, tx *store.Tx, e announce.Event) error {
+// Queue queues an event for the webhooks that want it, in the event's own transaction.
+func Queue(ctx context.Context, tx *store.Tx, e announce.Event, now time.Time) error {
+	return queueUpTo(ctx, tx, e, now, MaxPending)
+}
+
+func queueUpTo(ctx context.Context, tx *store.Tx, e announce.Event, now time.Time, most int) error {
 	hooks, err := tx.Webhooks(ctx)
 	if err != nil || len(hooks) == 0 {
 		return err
@@ -81,8 +83,8 @@ func (d *Dispatcher) Queue(ctx context.Context, tx *store.Tx, e announce.Event) 
 			continue
 		}
 		err = tx.QueueDelivery(ctx, store.Delivery{
-			Webhook: hook.Name, EventID: e.ID, AgentID: e.AgentID, Sequence: e.Sequence, Type: string(e.Type), Body: string(body), CreatedAt: d.now(),
-		}, d.mostWait)
+			Webhook: hook.Name, EventID: e.ID, AgentID: e.AgentID, Sequence: e.Sequence, Type: string(e.Type), Body: string(body), CreatedAt: now,
+		}, most)
 		if err != nil {
 			return err
 		}

@@ -50,7 +50,7 @@ func TestWebhook_SignedInOrder(t *testing.T) {
 	d := w.dispatcher()
 	w.run(d)
 	for _, agent := range []string{"a1", "a2", "a3"} {
-		w.say(d, agent, 1, 30)
+		w.say(agent, 1, 30)
 	}
 	await.Until(t, "all are delivered", func() bool { return len(w.deliveries("pager", store.DeliveryDelivered)) == 90 })
 	requireInOrder(t, r.taken(), 3, 30)
@@ -67,12 +67,12 @@ func TestWebhook_SurvivesOutage(t *testing.T) {
 	w.hook("pager", r)
 	d := w.dispatcher()
 	stop := w.run(d)
-	w.say(d, "a1", 1, 2)
+	w.say("a1", 1, 2)
 	await.Until(t, "the first ones", func() bool { return len(r.taken()) == 2 })
 	address := r.Listener.Addr().String()
 	require.NoError(t, r.Listener.Close())
 	r.CloseClientConnections()
-	w.say(d, "a1", 3, 10)
+	w.say("a1", 3, 10)
 	await.Until(t, "it is tried", func() bool {
 		list := w.deliveries("pager", store.DeliveryPending)
 		return len(list) == 8 && list[7].Attempts > 1
@@ -107,8 +107,8 @@ func TestWebhook_SlowReceiver(t *testing.T) {
 	w.hook("quick", quick)
 	d := w.dispatcher()
 	stop := w.run(d)
-	w.say(d, "a1", 1, 200)
-	w.say(d, "a2", 1, 5)
+	w.say("a1", 1, 200)
+	w.say("a2", 1, 5)
 	await.Until(t, "the quick one has all", func() bool { return len(quick.taken()) == 205 })
 	await.Until(t, "the slow one has the other agent's", func() bool { return len(slow.taken()) == 5 })
 	assert.Equal(t, 6, slow.called(), "one call at a time for an agent")
@@ -119,8 +119,8 @@ func TestWebhook_QueueLimit(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	w.hook("pager", r)
 	d := w.dispatcher()
-	d.mostWait = 5
-	w.say(d, "a1", 1, 8)
+	w.most = 5
+	w.say("a1", 1, 8)
 	given := w.deliveries("pager", store.DeliveryGivenUp)
 	require.Len(t, given, 3)
 	assert.Equal(t, []any{uint64(3), "too many were waiting", ""}, []any{given[0].Sequence, given[0].Error, given[0].Body})
@@ -141,7 +141,7 @@ func TestWebhook_GivesUp(t *testing.T) {
 	d := w.dispatcher()
 	d.firstRetry = time.Hour
 	w.run(d)
-	w.say(d, "a1", 1, 2)
+	w.say("a1", 1, 2)
 	await.Until(t, "it is tried once", func() bool { return r.called() == 1 })
 	await.Until(t, "and is to be tried again", func() bool {
 		list := w.deliveries("pager", store.DeliveryPending)
@@ -156,7 +156,8 @@ func TestWebhook_GivesUp(t *testing.T) {
 }
 
 func TestWebhook_Backoff(t *testing.T) {
-	d := NewDispatcher(nil, Options{}, newWorld(t).dispatcher().log)
+	w := newWorld(t)
+	d := NewDispatcher(w.store, Options{}, w.dispatcher().log)
 	q := &queue{Dispatcher: d}
 	for attempts, most := range map[int]time.Duration{1: 5 * time.Second, 2: 10 * time.Second, 5: 80 * time.Second, 11: time.Hour, 100: time.Hour} {
 		for range 20 {
@@ -173,13 +174,13 @@ func TestWebhook_DisabledBy410(t *testing.T) {
 	r.answer(func(int, message) int { return http.StatusGone })
 	d := w.dispatcher()
 	w.run(d)
-	w.say(d, "a1", 1, 3)
+	w.say("a1", 1, 3)
 	await.Until(t, "it is off", func() bool {
 		hook, err := w.store.Webhook(t.Context(), "pager")
 		return err == nil && !hook.Enabled() && strings.Contains(hook.Reason, "410")
 	})
 	assert.Len(t, w.deliveries("pager", store.DeliveryGivenUp), 3)
-	w.say(d, "a1", 4, 4)
+	w.say("a1", 4, 4)
 	assert.Len(t, w.deliveries("pager", ""), 3, "nothing is queued any more")
 	assert.Equal(t, 1, r.called())
 }
@@ -202,13 +203,13 @@ func TestWebhook_ObeysRetryAfter(t *testing.T) {
 	})
 	d := w.dispatcher()
 	w.run(d)
-	w.say(d, "a1", 1, 1)
+	w.say("a1", 1, 1)
 	await.Until(t, "it has asked for quiet", func() bool {
 		list := w.deliveries("pager", store.DeliveryPending)
 		return len(list) == 1 && list[0].NextAt.After(w.now().Add(30*time.Minute))
 	})
 	for n := range uint64(3) {
-		w.say(d, "a2", n+1, n+1)
+		w.say("a2", n+1, n+1)
 		await.Until(t, "the other receiver has it", func() bool { return len(other.taken()) == int(n)+2 })
 	}
 	r.answer(nil)
@@ -225,9 +226,8 @@ func TestWebhook_Filters(t *testing.T) {
 	w.hook("agents", r, func(h *store.Webhook) { h.Types = []string{"agent.*"} })
 	w.hook("a2", r, func(h *store.Webhook) { h.Agents = "name=a2" })
 	w.hook("off", r, func(h *store.Webhook) { h.DisabledAt = time.Now() })
-	d := w.dispatcher()
-	w.say(d, "a1", 1, 1)
-	w.say(d, "a2", 1, 1)
+	w.say("a1", 1, 1)
+	w.say("a2", 1, 1)
 	for hook, want := range map[string]int{"failed": 2, "apps": 2, "agents": 0, "a2": 1, "off": 0} {
 		assert.Len(t, w.deliveries(hook, ""), want, hook)
 	}
@@ -242,7 +242,7 @@ func TestWebhook_SecretsNotLogged(t *testing.T) {
 	r.answer(func(int, message) int { return http.StatusTeapot })
 	d := w.dispatcher()
 	w.run(d)
-	w.say(d, "a1", 1, 1)
+	w.say("a1", 1, 1)
 	await.Until(t, "all have failed", func() bool {
 		for _, hook := range []string{"pager", "nowhere", "unknown"} {
 			if list := w.deliveries(hook, ""); len(list) != 1 || list[0].Attempts == 0 {

@@ -157,6 +157,7 @@ type world struct {
 	offset atomic.Int64
 
 	callTimeout time.Duration
+	most        int // that may wait for one webhook
 }
 
 // databases are those of the package's tests on PostgreSQL.
@@ -166,7 +167,7 @@ func TestMain(m *testing.M) { os.Exit(testmain.Wrap(m, databases.Stop).Run()) }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, store: storetest.Open(t, &databases, postgres.Chosen(t)), roots: x509.NewCertPool(), log: &logbook.Book{}}
+	w := &world{t: t, store: storetest.Open(t, &databases, postgres.Chosen(t)), roots: x509.NewCertPool(), log: &logbook.Book{}, most: MaxPending}
 	for _, id := range []string{"a1", "a2", "a3"} {
 		require.NoError(t, w.store.InsertAgent(t.Context(), store.Agent{ID: id, Name: id, ClusterUID: id, State: announce.StateOnline, Labels: map[string]string{"name": id}}))
 	}
@@ -201,7 +202,7 @@ func (w *world) run(d *Dispatcher) (stop func()) {
 }
 
 // say queues events of an App of an agent.
-func (w *world) say(d *Dispatcher, agentID string, from, to uint64) {
+func (w *world) say(agentID string, from, to uint64) {
 	w.t.Helper()
 	require.NoError(w.t, w.store.Update(w.t.Context(), func(tx *store.Tx) error {
 		for n := from; n <= to; n++ {
@@ -209,15 +210,12 @@ func (w *world) say(d *Dispatcher, agentID string, from, to uint64) {
 			if err != nil {
 				return err
 			}
-			for range 2 { // the broker may bring it again
-				if err := d.Queue(w.t.Context(), tx, e); err != nil {
-					return err
-				}
+			if err := queueUpTo(w.t.Context(), tx, e, w.now(), w.most); err != nil {
+				return err
 			}
 		}
 		return nil
 	}))
-	d.Look()
 }
 
 func (w *world) deliveries(hook string, state store.DeliveryState) []store.Delivery {

@@ -28,12 +28,6 @@ var announcements = []Entry{
 		"docs/deployer/announcements.md#exchanges-and-queues",
 	},
 	{
-		"PO-6005", "unroutable", "No queue accepts the announcement",
-		"No queue is bound for the announcement. The control plane sends it again after the queue is declared again.",
-		"Check whether a queue or binding was deleted at the broker.",
-		"docs/deployer/announcements.md#when-there-is-no-broker",
-	},
-	{
 		"PO-6006", "rejected", "Announcement rejected",
 		"The broker did not accept the message, for instance because a queue is full. It is sent again.",
 		"See the broker's log, and have the reader of the full queue run.",

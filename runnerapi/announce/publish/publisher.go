@@ -29,8 +29,7 @@ type Publisher struct {
 
 // session is one AMQP channel in confirm mode.
 type session struct {
-	ch       *amqp.Channel
-	returned <-chan amqp.Return
+	ch *amqp.Channel
 	// lost is closed when the session has ended; why then returns the reason. giveUp ends the
 	// session.
 	lost   <-chan struct{}
@@ -75,10 +74,7 @@ func (p *Publisher) serve(ctx context.Context, conn *rabbitmq.Connection) error 
 		return err
 	}
 	s := &session{
-		ch: ch,
-		// Room for all messages in flight: the library passes returns on synchronously, and before
-		// the confirmation of the same message.
-		returned:  ch.NotifyReturn(make(chan amqp.Return, window)),
+		ch:        ch,
 		lost:      ctx.Done(),
 		why:       func() error { return context.Cause(ctx) },
 		giveUp:    giveUp,
@@ -201,10 +197,9 @@ func (s *session) publish(ctx context.Context, events []announce.Encoded) (int, 
 		return 0, err
 	}
 	inFlight := make([]*amqp.DeferredConfirmation, 0, min(window, len(events)))
-	unroutable := map[string]string{}
 	confirmed := 0
 	confirmFront := func() error {
-		if err := s.await(ctx, inFlight[0], events[confirmed].ID, unroutable); err != nil {
+		if err := s.await(ctx, inFlight[0]); err != nil {
 			return err
 		}
 		inFlight = inFlight[1:]
@@ -218,7 +213,7 @@ func (s *session) publish(ctx context.Context, events []announce.Encoded) (int, 
 			}
 		}
 		m := message(&events[i], s.seal)
-		c, err := s.ch.PublishWithDeferredConfirmWithContext(ctx, rabbitmq.Exchange, m.Type, true, false, m)
+		c, err := s.ch.PublishWithDeferredConfirmWithContext(ctx, rabbitmq.Exchange, m.Type, false, false, m)
 		if err != nil {
 			return confirmed, s.publishError(err)
 		}
@@ -232,8 +227,9 @@ func (s *session) publish(ctx context.Context, events []announce.Encoded) (int, 
 	return confirmed, nil
 }
 
-// await returns nil once the broker has stored the message in a queue.
-func (s *session) await(ctx context.Context, c *amqp.DeferredConfirmation, id string, unroutable map[string]string) error {
+// await returns nil once the broker has stored the message in all queues that it is for. There may
+// be none: a Runner begins with the list of agents when its queue is declared.
+func (s *session) await(ctx context.Context, c *amqp.DeferredConfirmation) error {
 	select {
 	case <-c.Done():
 	case <-ctx.Done():
@@ -249,27 +245,7 @@ func (s *session) await(ctx context.Context, c *amqp.DeferredConfirmation, id st
 		return &rabbitmq.Error{Op: "publish", Code: rabbitmq.CodeRejected, Err: errors.New("the broker did not take the message"),
 			Fix: "send it again; see the broker's log if it stays so"}
 	}
-	// An unroutable message is returned and then still confirmed, so the returns are checked first.
-	s.collectReturned(unroutable)
-	if why, ok := unroutable[id]; ok {
-		return &rabbitmq.Error{Op: "publish", Code: rabbitmq.CodeUnroutable, Err: fmt.Errorf("no queue takes event %s: %s", id, why),
-			Fix: "queue " + rabbitmq.TimelineQueue + " is missing or not bound; it is made when the publisher connects again, which is now"}
-	}
 	return nil
-}
-
-func (s *session) collectReturned(unroutable map[string]string) {
-	for {
-		select {
-		case r, ok := <-s.returned:
-			if !ok {
-				return
-			}
-			unroutable[r.MessageId] = r.ReplyText
-		default:
-			return
-		}
-	}
 }
 
 // lostError waits for the reason, which arrives separately but soon.

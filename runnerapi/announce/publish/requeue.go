@@ -96,20 +96,19 @@ func confirming(ctx context.Context, ch *amqp.Channel, giveUp context.CancelCaus
 		return nil, fmt.Errorf("switch to publisher confirms: %w", err)
 	}
 	return &session{
-		ch: ch, returned: ch.NotifyReturn(make(chan amqp.Return, 1)),
-		lost: ctx.Done(), why: func() error { return context.Cause(ctx) }, giveUp: giveUp,
+		ch: ch, lost: ctx.Done(), why: func() error { return context.Cause(ctx) }, giveUp: giveUp,
 	}, nil
 }
 
 // again sends one message to the Runner in whose queue it died, and waits until it has arrived. The
-// message takes the path of all announcements, so the timeline, which has it, receives it once
-// more. This avoids the default exchange, so no user needs the right to write to any queue.
+// message takes the path of all announcements. This avoids the default exchange, so no user needs
+// the right to write to any queue.
 func again(ctx context.Context, at *reading, s *session, m *amqp.Delivery, l DeadLetter) error {
 	runner, isRunners := strings.CutPrefix(l.Queue, rabbitmq.RunnerQueuePrefix)
 	switch {
 	case !l.Genuine || l.Malformed != "":
 		return ErrNotGenuine
-	case !isRunners && l.Queue != rabbitmq.TimelineQueue:
+	case !isRunners:
 		return fmt.Errorf("it died in queue %q, which is not one of ours", l.Queue)
 	}
 	if there, err := at.hasQueue(ctx, l.Queue); err != nil || !there {
@@ -117,19 +116,16 @@ func again(ctx context.Context, at *reading, s *session, m *amqp.Delivery, l Dea
 	}
 	ctx, cancel := context.WithTimeout(ctx, rabbitmq.SetupTimeout)
 	defer cancel()
-	e := announce.Encoded{ID: l.ID, Type: announce.Type(l.Type), Time: m.Timestamp, Body: m.Body}
-	if isRunners {
-		e.Runners = []string{runner}
-	}
+	e := announce.Encoded{ID: l.ID, Type: announce.Type(l.Type), Time: m.Timestamp, Body: m.Body, Runners: []string{runner}}
 	p := message(&e, nil)
 	for _, name := range []string{announce.HeaderSeal, "x-death"} { // only these: any client may have set others
 		if v, ok := m.Headers[name]; ok {
 			p.Headers[name] = v
 		}
 	}
-	c, err := s.ch.PublishWithDeferredConfirmWithContext(ctx, rabbitmq.Exchange, l.Type, true, false, p)
+	c, err := s.ch.PublishWithDeferredConfirmWithContext(ctx, rabbitmq.Exchange, l.Type, false, false, p)
 	if err != nil {
 		return err
 	}
-	return s.await(ctx, c, e.ID, map[string]string{})
+	return s.await(ctx, c)
 }

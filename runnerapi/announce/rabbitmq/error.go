@@ -23,7 +23,6 @@ const (
 	CodeForbidden   Code = "forbidden"   // the user may not do this
 	CodeNoExchange  Code = "no_exchange" // the control plane was not there yet
 	CodeMismatch    Code = "mismatch"    // something exists with other settings
-	CodeUnroutable  Code = "unroutable"  // no queue is bound
 	CodeRejected    Code = "rejected"    // the broker did not take a message
 	CodeLost        Code = "lost"        // the connection went away
 	CodeBlocked     Code = "blocked"     // the broker takes nothing: memory or disk

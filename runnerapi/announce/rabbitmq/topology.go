@@ -13,9 +13,6 @@ const (
 	Exchange     = "pipeops.agents"
 	DeadExchange = "pipeops.dead"
 	DeadQueue    = "pipeops.dead"
-	// TimelineQueue is the control plane's own queue. It is bound to everything, so that every
-	// announcement is routable.
-	TimelineQueue = "pipeops.timeline"
 
 	RunnerQueuePrefix = "pipeops.runner."
 )
@@ -38,8 +35,7 @@ type Queue struct {
 	Name string
 	// Bindings are patterns over event types ("agent.*", "#"). Empty means all.
 	Bindings []string
-	// Runner is the Runner whose announcements the queue receives. Empty means all announcements,
-	// for the control plane.
+	// Runner is the Runner whose announcements the queue receives. Empty means all announcements.
 	Runner string
 	// Transient queues belong to one process and are deleted with its connection. The others are
 	// durable quorum queues. One consumer of such a queue gets all of it, in order; the others wait
@@ -61,11 +57,8 @@ func RunnerWatchQueue(runner, instance string) Queue {
 	return Queue{Name: RunnerQueuePrefix + runner + "." + instance, Runner: runner, Transient: true}
 }
 
-// Timeline returns the queue from which the control plane reads its own announcements.
-func Timeline() Queue { return Queue{Name: TimelineQueue} }
-
-// DeclareExchange declares everything that the control plane owns: the exchange, the dead-letter
-// queue, and its own queue.
+// DeclareExchange declares everything that the control plane owns: the exchange and the dead-letter
+// queue.
 func DeclareExchange(ch *amqp.Channel) error {
 	if err := ch.ExchangeDeclare(Exchange, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
 		return DeclareError("exchange", Exchange, err)
@@ -80,8 +73,7 @@ func DeclareExchange(ch *amqp.Channel) error {
 	if err := ch.QueueBind(DeadQueue, "#", DeadExchange, false, nil); err != nil {
 		return bindError(DeadQueue, DeadExchange, err)
 	}
-	_, err := DeclareQueue(ch, Timeline())
-	return err
+	return nil
 }
 
 // DeclareQueue declares a queue, binds it, and returns how many consumers it already has. It only

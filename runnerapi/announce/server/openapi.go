@@ -21,12 +21,13 @@ const OpenAPIPath = "/v1/openapi.json"
 type eventBody struct {
 	SpecVersion     string         `json:"specversion" enum:"1.0"`
 	ID              string         `json:"id" doc:"The same event sent twice has the same ID."`
-	Source          string         `json:"source"`
-	Type            announce.Type  `json:"type" example:"app.failed"`
+	Source          string         `json:"source" doc:"Names the control plane's installation and the agent."`
+	Type            string         `json:"type" example:"io.pipeops.app.failed"`
 	Subject         string         `json:"subject,omitempty" doc:"AGENT_ID, or AGENT_ID/NAMESPACE/APP."`
 	Time            time.Time      `json:"time"`
 	AgentID         string         `json:"agentid"`
-	Sequence        string         `json:"sequence" doc:"Counts the agent's events." pattern:"^[0-9]+$"`
+	Sequence        string         `json:"sequence" doc:"Orders the agent's events, as a number and as text." pattern:"^[0-9]{20}$"`
+	Previous        string         `json:"previous" doc:"The sequence of the agent's event before, or zeros." pattern:"^[0-9]{20}$"`
 	DataContentType string         `json:"datacontenttype" enum:"application/json"`
 	Data            map[string]any `json:"data" doc:"An Agent for agent.*, an AppEvent for app.*, a RouteEvent for route.*, an AlertEvent for alert.*."`
 }
@@ -151,7 +152,7 @@ func timelineParameters() []*huma.Param {
 	return []*huma.Param{
 		param("namespace", "Events of Apps in this namespace.", text()),
 		param("app", "Events of this App of the namespace.", text()),
-		param("type", "Events of these types.", &huma.Schema{Type: huma.TypeArray, MaxItems: &types, Items: &huma.Schema{Type: huma.TypeString, Pattern: announce.TypePattern.String()}}),
+		param("type", "Events of these types.", &huma.Schema{Type: huma.TypeArray, MaxItems: &types, Items: &huma.Schema{Type: huma.TypeString, Pattern: announce.TypeParameter.String()}}),
 		param("since", "Events from this time on; an App's have the agent's time.", &huma.Schema{Type: huma.TypeString, Format: "date-time"}),
 		param("before", "Events with a smaller sequence.", number),
 		param("after", "Events with a larger sequence.", number),

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
@@ -94,6 +95,7 @@ func parseTimelineQuery(values url.Values) (q announce.TimelineQuery, err error)
 			}
 		case "type":
 			for _, t := range given {
+				t = strings.TrimPrefix(t, announce.TypePrefix)
 				if !announce.TypePattern.MatchString(t) {
 					return bad(name, "give a type such as app.failed", "%q is not agent.WORD, app.WORD or route.WORD", printable.Clip(t))
 				}

@@ -9,8 +9,8 @@ import (
 )
 
 // Heard compares the events that a Runner received about one agent, in order of arrival, with the
-// sequence number that the control plane has reached. Each number must have arrived, as the same
-// event each time, and for the first time in order.
+// sequence number that the control plane has reached. Each event and the one before it must have
+// arrived, as the same event each time, and for the first time in order.
 func Heard(events []announce.Event, last uint64) (problems []string) {
 	ids := map[uint64]string{}
 	newest := uint64(0)
@@ -25,16 +25,40 @@ func Heard(events []announce.Event, last uint64) (problems []string) {
 		ids[e.Sequence] = e.ID
 		newest = max(newest, e.Sequence)
 	}
-	missing := 0
-	for n := uint64(1); n <= last; n++ {
-		if _, ok := ids[n]; !ok {
-			if missing++; missing <= 10 {
-				problems = append(problems, fmt.Sprintf("event %d of %d was never heard", n, last))
-			}
+	before := map[uint64]bool{last: last > newest}
+	for _, e := range events {
+		before[e.Previous] = e.Previous > 0
+	}
+	for n, there := range before {
+		if _, heard := ids[n]; there && !heard {
+			problems = append(problems, fmt.Sprintf("event %d of %d was never heard", n, last))
 		}
 	}
 	if newest > last {
 		problems = append(problems, fmt.Sprintf("event %d was heard; the control plane has announced %d", newest, last))
+	}
+	return problems
+}
+
+// Watched compares what the watcher of a directory was told with the events that another Runner
+// received: of Apps, hosts and alerts each event, once and in order.
+func Watched(changes []announce.Change, events []announce.Event) (problems []string) {
+	told, newest := map[uint64]bool{}, uint64(0)
+	for _, c := range changes {
+		if c.Type.IsAgent() {
+			continue
+		}
+		if c.Sequence <= newest {
+			problems = append(problems, fmt.Sprintf("event %d (%s) was told after event %d", c.Sequence, c.Type, newest))
+		}
+		told[c.Sequence], newest = true, max(newest, c.Sequence)
+	}
+	for i := range events {
+		e := &events[i]
+		if !e.Type.IsAgent() && !told[e.Sequence] {
+			told[e.Sequence] = true // reported once
+			problems = append(problems, fmt.Sprintf("event %d (%s) was never told", e.Sequence, e.Type))
+		}
 	}
 	return problems
 }

@@ -162,7 +162,7 @@ func TestEffects_UnansweredRestart(t *testing.T) {
 }
 
 func event(sequence uint64, id string, kind announce.Type, data string) announce.Event {
-	return announce.Event{ID: id, Sequence: sequence, Type: kind, Data: []byte(data)}
+	return announce.Event{ID: id, Sequence: sequence, Previous: sequence - 1, Type: kind, Data: []byte(data)}
 }
 
 func TestHeard(t *testing.T) {
@@ -177,6 +177,16 @@ func TestHeard(t *testing.T) {
 	} {
 		assert.Equal(t, []string{want}, ledger.Heard(events, 3))
 	}
+}
+
+func TestWatched(t *testing.T) {
+	change := func(sequence uint64) announce.Change {
+		return announce.Change{Type: announce.AppFailed, Sequence: sequence}
+	}
+	events := []announce.Event{event(1, "a", announce.AgentOnline, ""), event(2, "b", announce.AppFailed, ""), event(3, "c", announce.AppFailed, ""), event(2, "b", announce.AppFailed, "")}
+	assert.Empty(t, ledger.Watched([]announce.Change{change(2), change(3)}, events))
+	assert.Equal(t, []string{"event 2 (app.failed) was never told"}, ledger.Watched([]announce.Change{change(3)}, events))
+	assert.Equal(t, []string{"event 2 (app.failed) was told after event 3"}, ledger.Watched([]announce.Change{change(3), change(2)}, events))
 }
 
 func TestTold(t *testing.T) {

@@ -32,9 +32,9 @@ func (c *agentsCommand) runWatch(ctx context.Context) error {
 		return err
 	}
 	log := zerolog.New(zerolog.ConsoleWriter{Out: c.Err, NoColor: !c.Terminal, TimeFormat: time.TimeOnly}).Level(zerolog.WarnLevel)
-	config := announce.DirectoryConfig{Snapshot: l.Snapshot, Log: log}
+	config := announce.DirectoryConfig{Snapshot: l.Snapshot, Timeline: l.Timeline, Log: log}
 	if l.Broker.URL == "" {
-		c.Say("the credentials name no broker: asking the control plane every 15 seconds instead; changes in between do not show")
+		c.Say("the credentials name no broker: asking the control plane every 15 seconds instead; of several changes of an agent in between, the last one shows")
 	} else if config.Events, err = c.events(l, log); err != nil {
 		return err
 	}

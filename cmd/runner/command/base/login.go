@@ -72,6 +72,12 @@ func (l *Login) Snapshot(ctx context.Context) ([]announce.Agent, error) {
 	return l.Snapshots().Agents(ctx)
 }
 
+// Timeline sends one request to the control plane, as Snapshot does.
+func (l *Login) Timeline(ctx context.Context, agentID string, q announce.TimelineQuery) (announce.TimelinePage, error) {
+	defer l.Keep.Close()
+	return l.Snapshots().Timeline(ctx, agentID, q)
+}
+
 // Snapshots returns a client of the control plane.
 func (l *Login) Snapshots() *announce.SnapshotClient {
 	caller := l.Keep.HTTPClient()

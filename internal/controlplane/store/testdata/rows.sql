@@ -10,10 +10,10 @@ INSERT INTO certificates (sha256, serial, role, name, issuer, not_before, not_af
   VALUES ('ab12', '02', 'runner', 'ci', 'i1', 1763000000000000, 1863000000000000, 1763000000000000, 'runner create');
 INSERT INTO revoked_certificates (serial, runner, revoked_at, expires_at) VALUES ('01', 'ci', 1763000000000000, 1863000000000000);
 INSERT INTO outbox (event_id, agent_id, subject, size, type, body, at) VALUES ('e2', 'a1', 'agent', 300, 'agent.online',
-  '{"specversion":"1.0","id":"e2","source":"/controlplane","type":"agent.online","agentid":"a1","time":"2025-11-13T02:13:22Z","datacontenttype":"application/json","data":{"id":"a1","name":"shop","state":"online","endpoints":[{"address":"edge:1","serverName":"a1.agents"}]},"sequence":"2"}', 1763000002000000);
+  '{"specversion":"1.0","id":"e2","source":"/installations/i/agents/a1","type":"io.pipeops.agent.online","agentid":"a1","time":"2025-11-13T02:13:22Z","datacontenttype":"application/json","data":{"id":"a1","name":"shop","state":"online","endpoints":[{"address":"edge:1","serverName":"a1.agents"}]},"sequence":"00000000000000000002","previous":"00000000000000000001"}', 1763000002000000);
 INSERT INTO received (agent_id, event_id, at) VALUES ('a1', 'theirs', 1763000002000000);
 INSERT INTO timeline (event_id, agent_id, sequence, namespace, app, type, at, body) VALUES ('e1', 'a1', 1, '', '', 'agent.online', 1763000001000000,
-  '{"specversion":"1.0","id":"e1","source":"/controlplane","type":"agent.online","agentid":"a1","time":"2025-11-13T02:13:21Z","datacontenttype":"application/json","data":{"id":"a1","name":"shop","state":"online","endpoints":[{"address":"edge:1","serverName":"a1.agents"}]},"sequence":"1"}');
+  '{"specversion":"1.0","id":"e1","source":"/installations/i/agents/a1","type":"io.pipeops.agent.online","agentid":"a1","time":"2025-11-13T02:13:21Z","datacontenttype":"application/json","data":{"id":"a1","name":"shop","state":"online","endpoints":[{"address":"edge:1","serverName":"a1.agents"}]},"sequence":"00000000000000000001","previous":"00000000000000000000"}');
 INSERT INTO settings (name, value) VALUES ('advertised', '{"api":"https://cp.example.com:8443"}');
 INSERT INTO audit (agent_id, seq, hash, line, broken, at) VALUES ('a1', 7, 'h7', '{"seq":7}', 0, 1763000002000000), ('a1', 9, 'h9', '{"seq":9}', 1, 1763000003000000);
 INSERT INTO releases (id, version, manifest, signature, url, agents, labels, offered_at, expires_at)
