@@ -68,7 +68,7 @@ var parts = []part{
 	{
 		name: "journeys", what: "further journeys end to end: kubectl, disruptions, replicas, tokens, Traefik, cert-manager, VPA, the documents' commands; the demo; lives of test clusters; alerts through Prometheus; the pages in Chromium; the documentation's site", estimate: 35 * time.Minute, lane: "machines", inputs: withPages, // 18 where others' programs are compiled
 		jobs: func(m *module) []job {
-			return longJobs(m, "test/e2e", "test/demo", "test/cluster", "test/observe", "test/browser", "test/site")
+			return longJobs(m, "test/e2e", "test/demo", "test/observe", "test/browser", "test/site")
 		},
 	},
 	{
