@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
@@ -105,6 +106,7 @@ type Keeper struct {
 	cleanup    *buildCleanup
 	reconciler *reconciler
 	revoked    *revokedRunners
+	races      kubeproblem.Races
 
 	mu     sync.Mutex
 	stores []cache.Store // the sources that are followed
