@@ -2,16 +2,14 @@ package agent
 
 import (
 	"crypto/tls"
-	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/net/http/httpproxy"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -61,12 +59,8 @@ func (c *clients) tls() (func() *tls.Config, error) {
 }
 
 func (c *clients) client(source func() *tls.Config, streams controlapi.Streams) (*controlapi.Client, error) {
-	proxy := proxyFunc()
 	return controlapi.NewClient(controlapi.ClientConfig{
 		URL: c.config.ControlPlaneURL, TLS: source, Log: c.log, Now: c.now, Origin: c.cluster.origin, Streams: streams,
-		Proxy: func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
+		Proxy: proxy.FromEnvironment(),
 	})
 }
-
-// proxyFunc follows HTTPS_PROXY and NO_PROXY, for HTTPS and FRP alike.
-func proxyFunc() func(*url.URL) (*url.URL, error) { return httpproxy.FromEnvironment().ProxyFunc() }

@@ -14,6 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
@@ -66,7 +67,7 @@ func (u *selfUpdate) target(rules update.Rules) (update.Target, error) {
 	}
 	return update.Service{
 		Dir: launch.In(cfg.StateDir), Version: rules.Version, Trust: rules.Trust, Deadline: cfg.UpdateDeadline,
-		Download: update.Download{Mirror: cfg.UpdateMirror, Roots: roots, Proxy: proxyFunc(), Log: u.log},
+		Download: update.Download{Mirror: cfg.UpdateMirror, Roots: roots, Proxy: proxy.FromEnvironment(), Log: u.log},
 		Ready:    u.health.ready, Stderr: os.Stderr, Now: u.now, Started: u.started,
 	}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -27,7 +28,7 @@ func (a *Agent) newSources(engine *app.Engine) (*source.Keeper, error) {
 		REST: a.opts.Kubernetes, Namespace: a.opts.Config.Namespace, Namespaces: a.opts.Config.Namespaces,
 		Apps: engine, Manifests: setsOfSources{a.manifests}, Builds: a.builds, Decide: a.policy.Decide, Audit: a.audit.Record, Leads: engine.Leads,
 		Heard: a.hearOfRevoked, Before: a.recordFirst,
-		Render: command, Proxy: proxyFunc(), Guard: a.guard, Log: a.log,
+		Render: command, Proxy: proxy.FromEnvironment(), Guard: a.guard, Log: a.log,
 	}), nil
 }
 

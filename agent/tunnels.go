@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
@@ -47,7 +48,7 @@ func (t *tunnels) open(ctx context.Context) (*tunnel.Set, error) {
 	tun, err := tunnel.NewSet(tunnel.SetConfig{
 		Config: tunnel.Config{
 			ServerAddress: own.Address, ServerName: own.ServerName, AgentID: id.AgentID,
-			Instance: t.replica, Cluster: t.cluster.known, Proxy: proxyFunc(), Log: t.log, TakePublic: t.config.EnableIngressSync,
+			Instance: t.replica, Cluster: t.cluster.known, Proxy: proxy.FromEnvironment(), Log: t.log, TakePublic: t.config.EnableIngressSync,
 			TLS:       func(context.Context) (*tls.Config, error) { return secure(), nil },
 			Websocket: t.config.ControlPlaneURL, WebsocketTLS: func(context.Context) (*tls.Config, error) { return web(), nil },
 		},

@@ -251,7 +251,7 @@ type AppStatus struct {
 	Restarts           int32       `json:"restarts" doc:"Container restarts of the pods that exist."`
 	URLs               []string    `json:"urls,omitempty" doc:"Where the App answers inside the cluster."`
 	PublicURLs         []string    `json:"publicUrls,omitempty" doc:"Where the App is reached from outside: those of its hosts that the gateway or an ingress controller serves."`
-	Conditions         []Condition `json:"conditions,omitempty" doc:"How the sides of the App are that have no part in its phase."`
+	Conditions         []Condition `json:"conditions,omitempty" doc:"The App's state in the form that Kubernetes' tools read, and how those of its sides are that have no part in its phase."`
 	Jobs               []JobResult `json:"jobs,omitempty" doc:"The jobs of a Pipeline, in their order."`
 	Runs               []Run       `json:"runs,omitempty" doc:"Runs of a Job or CronJob, the newest first."`
 	Diagnosis          *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong, when something is."`

@@ -1,9 +1,16 @@
 package runnerapi
 
-// ConditionType names a side of an App that has no part in its phase.
+// ConditionType names a condition.
 type ConditionType string
 
-// The conditions that an App may have.
+// The conditions by which Kubernetes' tools read an object's state (kstatus).
+const (
+	ConditionReady       ConditionType = "Ready"       // the spec is fulfilled
+	ConditionReconciling ConditionType = "Reconciling" // it will be; only while it is True
+	ConditionStalled     ConditionType = "Stalled"     // it will not be without help; only while it is True
+)
+
+// The sides of an App that have no part in its phase.
 const (
 	// ConditionIngressReady of an App with an ingress: requests from outside reach the cluster.
 	ConditionIngressReady ConditionType = "IngressReady"
@@ -29,15 +36,23 @@ const (
 	ReasonScheduleApplies = "ScheduleApplies" // likewise
 )
 
-// Condition is how one side of an App is that has no part in its phase.
+// Condition is a condition of an App or a source, as Kubernetes' own tools read it.
 //
 // +kubebuilder:object:generate=true
 type Condition struct {
-	Type    ConditionType `json:"type" enum:"IngressReady,Scheduled,PortsReachable"`
+	Type    ConditionType `json:"type" enum:"Ready,Reconciling,Stalled,IngressReady,Scheduled,PortsReachable"`
 	Status  string        `json:"status" enum:"True,False"`
-	Reason  string        `json:"reason" doc:"Stable name of why: NoAddress, NoIngressClass, NoGateway, NotPublic, HostNotServed, NoTLSSecret, BadTLSSecret, Suspended, OnlyOnLoopback, Served or ScheduleApplies."`
+	Reason  string        `json:"reason" doc:"Stable name of why: of Ready, Reconciling and Stalled the diagnosis's cause or the phase; else NoAddress, NoIngressClass, NoGateway, NotPublic, HostNotServed, NoTLSSecret, BadTLSSecret, Suspended, OnlyOnLoopback, Served or ScheduleApplies."`
 	Message string        `json:"message,omitempty" doc:"What is the case, with the names that matter."`
 	Fix     string        `json:"fix,omitempty" doc:"What to do, where the condition is False."`
+
+	ObservedGeneration int64  `json:"observedGeneration,omitempty" doc:"The generation of the spec that the condition speaks of."`
+	LastTransitionTime string `json:"lastTransitionTime,omitempty" doc:"When its status last changed (RFC 3339)."`
+}
+
+// Sums reports whether the condition sums up the whole object, as its phase does.
+func (t ConditionType) Sums() bool {
+	return t == ConditionReady || t == ConditionReconciling || t == ConditionStalled
 }
 
 // False returns a condition that does not hold.
@@ -52,3 +67,6 @@ func (t ConditionType) True(reason string) *Condition {
 
 // Holds reports whether the condition is True.
 func (c Condition) Holds() bool { return c.Status == "True" }
+
+// Lacks reports whether a side of an App is not as it should be, of which its phase tells nothing.
+func (c Condition) Lacks() bool { return !c.Holds() && !c.Type.Sums() }

@@ -21,6 +21,7 @@ const (
 	CodeForbidden           = problem.Forbidden
 	CodeNotFound            = problem.NotFound
 	CodeConflict            = problem.Conflict
+	CodeBusy                = problem.Busy
 	CodeTooLarge            = problem.TooLarge
 	CodeInvalid             = problem.Invalid
 	CodeTooManyRequests     = problem.TooManyRequests

@@ -113,7 +113,7 @@ type SourceStatus struct {
 	Health             *SourceHealth      `json:"health,omitempty" doc:"How that is which was applied; absent while it is ready."`
 	Error              *SourceError       `json:"error,omitempty" doc:"What went wrong last; absent once it is well."`
 	Suspension         *SourceSuspension  `json:"suspension,omitempty" doc:"Why the agent does not follow it although its spec does not suspend it; absent otherwise."`
-	Conditions         []SourceCondition  `json:"conditions,omitempty" doc:"Ready, for kubectl wait."`
+	Conditions         []Condition        `json:"conditions,omitempty" doc:"Its state in the form that Kubernetes' tools read."`
 }
 
 // SourceHealth is how that is doing which a source has brought.
@@ -141,15 +141,6 @@ type SourceError struct {
 	Fix     string `json:"fix,omitempty"`
 	Since   string `json:"since" doc:"When it was seen first (RFC 3339)."`
 	Commit  string `json:"commit,omitempty" doc:"The commit at fault, where it is one's."`
-}
-
-// SourceCondition is a condition as Kubernetes' own tools read it.
-type SourceCondition struct {
-	Type               string `json:"type"`
-	Status             string `json:"status" enum:"True,False,Unknown"`
-	Reason             string `json:"reason"`
-	Message            string `json:"message,omitempty"`
-	LastTransitionTime string `json:"lastTransitionTime"`
 }
 
 // SourceList is the sources of a namespace.

@@ -21,7 +21,6 @@ const (
 	actClock     = "check this machine's clock and the validity of the certificate named"
 	actIdentity  = "check this machine's clock; if it is right, the agent's certificate has expired or is from another control plane: restart the agent to renew it, or register it again"
 	actOperator  = "ask the operator of the control plane; to connect again the agent must be registered with a new token"
-	actProxy     = "check HTTPS_PROXY and NO_PROXY, and that the proxy allows CONNECT to that address"
 	actNewer     = "check that the agent's and the control plane's versions fit together; it is tried again by itself"
 	opConnect    = "connect to"
 	opLogIn      = "log in at"

@@ -21,6 +21,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
@@ -64,7 +65,7 @@ type Config struct {
 	Fallback Fallback
 	// Proxy returns the proxy for a URL, as http.Transport's field does; nil connects directly.
 	// http, https and socks5 proxies are supported.
-	Proxy func(*url.URL) (*url.URL, error)
+	Proxy proxy.Func
 	// TakePublic makes the tunnel take streams of public traffic, which come from the Public
 	// listener. Without it they are closed on arrival.
 	TakePublic bool

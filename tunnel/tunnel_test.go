@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -84,47 +83,6 @@ func TestListener_ClosesUnaccepted(t *testing.T) {
 	}
 	_, err := shut.Accept()
 	assert.ErrorIs(t, err, net.ErrClosed)
-}
-
-// The proxies misbehave. The dialler gives up on a silent one once the proxy has its request.
-func TestProxy_Failures(t *testing.T) {
-	gaveUp := errors.New("gave up")
-	for name, test := range map[string]struct{ answer, want string }{
-		"silent":    {"", gaveUp.Error()},
-		"garbage":   {"SSH-2.0-OpenSSH\r\n", "malformed"},
-		"refusal":   {"HTTP/1.1 403 Forbidden\r\n\r\n", "403"},
-		"talkative": {"HTTP/1.1 200 OK\r\n\r\nand more", "more than its answer"},
-		"endless":   {"HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", 2*maxProxyAnswer) + "\r\n\r\n", "EOF"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			ctx, giveUp := context.WithCancelCause(t.Context())
-			defer giveUp(nil)
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				conn, err := ln.Accept()
-				if err != nil {
-					return
-				}
-				_, _ = io.ReadAtLeast(conn, make([]byte, 1), 1)
-				if test.answer == "" {
-					giveUp(gaveUp)
-				}
-				_, _ = io.WriteString(conn, test.answer)
-				_, _ = io.Copy(io.Discard, conn)
-				_ = conn.Close()
-			}()
-			_, err = dialVia(ctx, &url.URL{Scheme: "http", Host: ln.Addr().String()}, "example.test:7000")
-			require.Error(t, err)
-			assert.ErrorContains(t, err, test.want)
-			_ = ln.Close()
-			await.Closed(t, done, "the end of the proxy's connection")
-		})
-	}
-	_, err := dialVia(t.Context(), &url.URL{Scheme: "ftp", Host: "127.0.0.1:1"}, "example.test:7000")
-	assert.Error(t, err, "an ftp proxy was taken")
 }
 
 // The server takes the connection and is silent.

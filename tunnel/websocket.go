@@ -15,6 +15,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
+// maxHandshakeAnswer bounds the header of the answer to the WebSocket request.
+const maxHandshakeAnswer = 16 << 10
+
 // connectWebsocket makes the authenticated connection over the control plane's HTTPS API.
 func (t *Tunnel) connectWebsocket(ctx context.Context) (*line, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
@@ -34,7 +37,7 @@ func (t *Tunnel) connectWebsocket(ctx context.Context) (*line, error) {
 			socket = link.NewSocket(raw)
 			return socket, nil
 		},
-		TLSClientConfig: cfg, Protocols: new(http.Protocols), MaxResponseHeaderBytes: maxProxyAnswer,
+		TLSClientConfig: cfg, Protocols: new(http.Protocols), MaxResponseHeaderBytes: maxHandshakeAnswer,
 	}
 	transport.Protocols.SetHTTP1(true) // WebSockets need HTTP/1.1
 	defer transport.CloseIdleConnections()

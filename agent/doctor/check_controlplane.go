@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -56,6 +55,6 @@ func (n *network) client(from controlapi.Origin) (*controlapi.Client, error) {
 	return controlapi.NewClient(controlapi.ClientConfig{
 		URL: n.Config.ControlPlaneURL, TLS: func() *tls.Config { return trust }, Log: zerolog.Nop(), Now: n.Now, Retries: -1,
 		Origin: func() controlapi.Origin { return from },
-		Proxy:  func(r *http.Request) (*url.URL, error) { return n.proxies(r.URL) },
+		Proxy:  n.proxies,
 	})
 }

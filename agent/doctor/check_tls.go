@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
@@ -92,10 +91,7 @@ type answer struct {
 func (n *network) get(ctx context.Context, trust *tls.Config, path string) (answer, error) {
 	trust = trust.Clone()
 	trust.Certificates = nil // the request needs no client identity
-	transport := &http.Transport{
-		TLSClientConfig: trust, DisableKeepAlives: true,
-		Proxy: func(r *http.Request) (*url.URL, error) { return n.proxies(r.URL) },
-	}
+	transport := n.proxies.Use(&http.Transport{TLSClientConfig: trust, DisableKeepAlives: true})
 	client := http.Client{Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.target.JoinPath(path).String(), nil)

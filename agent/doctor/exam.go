@@ -8,10 +8,9 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/net/http/httpproxy"
-
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -75,7 +74,7 @@ type network struct {
 	Options
 	*learned
 	target  *url.URL // the control plane; nil when its URL makes no sense
-	proxies func(*url.URL) (*url.URL, error)
+	proxies proxy.Func
 	via     *url.URL // the proxy to the control plane; by proxy
 }
 
@@ -94,7 +93,7 @@ type cluster struct{ Options }
 func newExam(opts Options) *exam {
 	opts = opts.withDefaults()
 	learned, cluster, failures := &learned{}, &cluster{opts}, &failures{names: map[string]bool{}}
-	network := &network{Options: opts, learned: learned, proxies: httpproxy.FromEnvironment().ProxyFunc()}
+	network := &network{Options: opts, learned: learned, proxies: proxy.FromEnvironment()}
 	if target, err := controlapi.ParseURL(opts.Config.ControlPlaneURL); err == nil {
 		network.target = target
 	}

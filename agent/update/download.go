@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
@@ -29,7 +30,7 @@ type Download struct {
 	// Mirror is used instead of the URL that the control plane names, if set.
 	Mirror string
 	Roots  *x509.CertPool // nil for the system's
-	Proxy  func(*url.URL) (*url.URL, error)
+	Proxy  proxy.Func
 	Log    zerolog.Logger
 }
 
@@ -88,14 +89,13 @@ func (d Download) locate(c Candidate, name string) (string, error) {
 
 func (d Download) client() *http.Client {
 	return &http.Client{
-		Transport: &http.Transport{
-			Proxy:                 func(r *http.Request) (*url.URL, error) { return d.Proxy(r.URL) },
+		Transport: d.Proxy.Use(&http.Transport{
 			TLSClientConfig:       &tls.Config{RootCAs: d.Roots, MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout:   answerTimeout,
 			ResponseHeaderTimeout: answerTimeout,
 			DisableCompression:    true,
 			ForceAttemptHTTP2:     true,
-		},
+		}),
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			if r.URL.Scheme != "https" {
 				return errors.New("it leads to a site without TLS")

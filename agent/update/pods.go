@@ -146,7 +146,7 @@ func (p Pods) write(ctx context.Context, own kube.Own, image string, r Record) e
 		return err
 	}
 	err = p.Cluster.SetOwn(ctx, own, image, note)
-	if problem.Is(err, problem.Conflict) {
+	if problem.Is(err, problem.Busy) {
 		return nil
 	}
 	return err

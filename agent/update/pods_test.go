@@ -135,7 +135,7 @@ func TestPods_BusyDeployment(t *testing.T) {
 	c.rolled(1)
 	require.ErrorIs(t, p.Try(t.Context(), candidate(t)), errBusy)
 	c.rolled(2)
-	c.refuse = problem.Errorf(problem.Conflict, "read it again", "it has changed")
+	c.refuse = problem.Errorf(problem.Busy, "read it again", "it has changed")
 	require.NoError(t, p.Try(t.Context(), candidate(t)), "another replica was first")
 	assert.Nil(t, c.own.Note)
 	c.err = problem.Errorf(problem.Forbidden, "grant it", "forbidden")

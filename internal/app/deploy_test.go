@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -105,6 +106,36 @@ func TestDeploy_CreatesObjects(t *testing.T) {
 	who := get(t, env, k, &v1alpha1.App{}).Annotations
 	assert.Equal(t, "tester", who["pipeops.io/changed-by"])
 	assert.Equal(t, "req-1", who["pipeops.io/request-id"])
+}
+
+// TestDeploy_ManyAtOnce has two replicas take deploys, and deletions, of one App at the same time.
+func TestDeploy_ManyAtOnce(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	one, _ := start(t, env, ns, nil)
+	two, _ := start(t, env, ns, nil)
+	k := key(ns, "web")
+	var group errgroup.Group
+	for n := range 50 {
+		group.Go(func() error {
+			spec := web()
+			spec.Image = fmt.Sprintf("registry.example.com/web:%d", n)
+			_, err := []*app.Engine{one, two}[n%2].Deploy(t.Context(), k, spec, byTest)
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+	for range 5 {
+		group.Go(func() error { _, err := one.Deploy(t.Context(), k, web(), byTest); return err })
+		group.Go(func() error {
+			if err := two.Delete(t.Context(), k, byTest); code(err) != runnerapi.CodeNotFound {
+				return err
+			}
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
 }
 
 func TestDeploy_RefusesForeignObjects(t *testing.T) {

@@ -141,7 +141,7 @@ func createOptions(opts runnerapi.WriteOptions) metav1.CreateOptions {
 }
 
 func underWay(key runnerapi.Key) error {
-	return problem.Errorf(problem.Conflict, "wait until it has ended, or end it: pipeops-runner build delete AGENT "+key.Name,
+	return problem.Errorf(problem.Busy, "wait until it has ended, or end it: pipeops-runner build delete AGENT "+key.Name,
 		"a run of build %s is under way", key)
 }
 

@@ -62,7 +62,7 @@ func explained(err error) error {
 func translated(err error, doing string) error {
 	if err != nil {
 		if found := terminating.FindStringSubmatch(err.Error()); found != nil {
-			return problem.Errorf(problem.Conflict, "wait until it is gone, and run it again; its status names what holds it up: kubectl get namespace "+found[1]+" -o yaml",
+			return problem.Errorf(problem.Busy, "wait until it is gone, and run it again; its status names what holds it up: kubectl get namespace "+found[1]+" -o yaml",
 				"%s: namespace %s is being deleted", doing, found[1])
 		}
 	}

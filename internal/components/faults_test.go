@@ -225,7 +225,7 @@ var faults = map[string]fault{
 			_, err = client.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 			return err
 		}),
-		code: problem.Conflict, says: "namespace vpa is being deleted",
+		code: problem.Busy, says: "namespace vpa is being deleted",
 	},
 	"resource definitions of another version": {
 		breaks: func(t *testing.T, i *components.Installer) func() {

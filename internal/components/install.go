@@ -188,7 +188,7 @@ func goOn(cfg *action.Configuration, last *release.Release, component string) er
 		return nil
 	}
 	if age := time.Since(last.Info.LastDeployed); age < brokenAfter {
-		return problem.Errorf(problem.Conflict, fmt.Sprintf("wait for its end; a run is taken for one that broke off after %s", brokenAfter),
+		return problem.Errorf(problem.Busy, fmt.Sprintf("wait for its end; a run is taken for one that broke off after %s", brokenAfter),
 			"another run is at work on release %s since %s", last.Name, age.Round(time.Second))
 	}
 	last.SetStatus(common.StatusFailed, "the run broke off")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
@@ -40,7 +41,7 @@ type ClientConfig struct {
 	// Streams are preferred for calls with the agent's certificate; nil for connections alone.
 	Streams Streams
 	// Proxy chooses a proxy; nil means the environment (HTTPS_PROXY, NO_PROXY).
-	Proxy func(*http.Request) (*url.URL, error)
+	Proxy proxy.Func
 	// Log gets a line per retry and a warning when the clocks drift apart.
 	Log zerolog.Logger
 	// Now is the clock; nil means time.Now.
@@ -80,7 +81,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		cfg.Now = time.Now
 	}
 	if cfg.Proxy == nil {
-		cfg.Proxy = http.ProxyFromEnvironment
+		cfg.Proxy = proxy.FromEnvironment()
 	}
 	cfg.Retries = cmp.Or(cfg.Retries, 3)
 	if cfg.WaitMin <= 0 {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 )
 
 // explainer turns a failure to get an answer into an Error with a fix.
@@ -102,6 +104,9 @@ func (x explainer) network(err error) *Error {
 		dns    *net.DNSError
 		record tls.RecordHeaderError
 	)
+	if failed, ok := proxy.Explain(err); ok {
+		return x.unreachableText(failed.Error(), failed.Fix)
+	}
 	switch {
 	case errors.As(err, &dns):
 		return x.unreachableText("the name "+dns.Name+" cannot be resolved", "correct the name in PIPEOPS_CONTROL_PLANE_URL, or this machine's DNS")

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
+	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	_ "github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
 )
@@ -66,10 +67,9 @@ func NewHandler(cfg HandlerConfig) http.Handler {
 		problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotFound,
 			"the API's document is at /openapi.json", "there is nothing at %s", r.URL.Path))
 	})
-	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotAllowed,
-			"the API's document is at /openapi.json", "%s is not a method of %s", r.Method, r.URL.Path))
-	})
+	router.MethodNotAllowed(httpserver.NoMethod(func(r *http.Request, method string) bool {
+		return router.Match(chi.NewRouteContext(), method, r.URL.Path)
+	}))
 	h.routes(humachi.New(router, apiConfig(cfg.Version)))
 	return router
 }

@@ -5,13 +5,13 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
@@ -25,7 +25,7 @@ const idleTimeout = 6 * time.Second
 // that changes, new requests go over new connections.
 type rotatingTransport struct {
 	source    func() *tls.Config
-	proxy     func(*http.Request) (*url.URL, error)
+	proxy     proxy.Func
 	anonymous bool // show no client certificate
 
 	mu      sync.Mutex
@@ -61,15 +61,14 @@ func (t *rotatingTransport) newTransport(cfg *tls.Config) *http.Transport {
 	if t.anonymous {
 		cfg.Certificates, cfg.GetClientCertificate = nil, nil
 	}
-	return &http.Transport{
-		Proxy:                 t.proxy,
+	return t.proxy.Use(&http.Transport{
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSClientConfig:       cfg,
 		TLSHandshakeTimeout:   handshakeTime,
 		ResponseHeaderTimeout: attemptTime,
 		IdleConnTimeout:       idleTimeout,
 		MaxIdleConnsPerHost:   1,
-	}
+	})
 }
 
 // CloseIdleConnections is called by http.Client.

@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	retry "k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -156,7 +156,7 @@ func hold(ctx context.Context, api client.Client, live *unstructured.Unstructure
 // change by another client meanwhile is not undone. The workload's status changes with each pod
 // that ends, so a conflict means nothing while the generation is the same.
 func applyTo(ctx context.Context, api client.Client, u *unstructured.Unstructured, generation int64, manager string) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	return kubeproblem.Race(ctx, func() error {
 		now := &unstructured.Unstructured{}
 		now.SetGroupVersionKind(u.GroupVersionKind())
 		if err := api.Get(ctx, client.ObjectKeyFromObject(u), now); err != nil {

@@ -114,7 +114,7 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 			"it is there already, and not this release's"))
 	}
 	if live != nil && live.GetDeletionTimestamp() != nil {
-		return "", inTemplate(o, problem.Errorf(problem.Conflict, "wait until it is gone, and send this again", "it is being deleted"))
+		return "", inTemplate(o, problem.Errorf(problem.Busy, "wait until it is gone, and send this again", "it is being deleted"))
 	}
 	then, err := try(ctx, at, marked(o, key, mapping), force)
 	if err != nil && strings.Contains(err.Error(), "does not support dry run") {

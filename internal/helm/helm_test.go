@@ -235,7 +235,7 @@ func TestLock_ExpiresOfDeadReplica(t *testing.T) {
 	kill(t, env, "dead", "agent-2", runnerapi.ReleasePendingInstall)
 	r := start(t, env.Agent)
 	_, err := r.Deploy(t.Context(), key("dead"), of(guide(t), nil), byTest)
-	assert.Equal(t, runnerapi.CodeConflict, problemOf(t, err).Code)
+	assert.Equal(t, runnerapi.CodeBusy, problemOf(t, err).Code)
 	helm.Age(t, env.Agent, key("dead"))
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "dead", of(guide(t), nil)).Status)
 }

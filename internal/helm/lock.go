@@ -99,7 +99,7 @@ func (r *Releases) take(ctx context.Context, c *clients, key runnerapi.Key, comm
 		if h, _, err := r.readLock(ctx, c, key); err == nil && h != nil {
 			return nil, atWork(key, h)
 		}
-		return nil, problem.Errorf(problem.Conflict, "send it again", "another command began to work on release %s at the same time", key.Name)
+		return nil, problem.Errorf(problem.Busy, "send it again", "another command began to work on release %s at the same time", key.Name)
 	}
 	if err != nil {
 		return nil, kubeproblem.From(err, "locking release "+key.Name)
@@ -108,7 +108,7 @@ func (r *Releases) take(ctx context.Context, c *clients, key runnerapi.Key, comm
 }
 
 func atWork(key runnerapi.Key, h *holding) error {
-	return problem.Errorf(problem.Conflict, "wait for its end: pipeops-runner helm status AGENT "+key.Name+" -n "+key.Namespace+" --wait",
+	return problem.Errorf(problem.Busy, "wait for its end: pipeops-runner helm status AGENT "+key.Name+" -n "+key.Namespace+" --wait",
 		"%s of Runner %s is at work on release %s since %s (%s)", h.Command, h.Runner, key.Name, h.StartedAt.Format(time.RFC3339), cmp.Or(h.Progress, "it has just begun"))
 }
 

@@ -122,7 +122,7 @@ func (s *session) recover(ctx context.Context) error {
 		return nil
 	}
 	if !last.abandoned(time.Now()) {
-		return problem.Errorf(problem.Conflict, "wait for its end; after 15 minutes it is taken for one that broke off",
+		return problem.Errorf(problem.Busy, "wait for its end; after 15 minutes it is taken for one that broke off",
 			"another command has been working on release %s since %s (%s)", s.key.Name, last.updated.Format(time.RFC3339), last.status)
 	}
 	if err := s.fail(*last, brokeOff); err != nil {
@@ -305,7 +305,7 @@ func explained(err error) error {
 	case errors.Is(err, driver.ErrReleaseNotFound):
 		return problem.Errorf(problem.NotFound, "list the releases: pipeops-runner helm list AGENT", "the release does not exist")
 	case errors.Is(err, driver.ErrReleaseExists):
-		return problem.Errorf(problem.Conflict, "send it again", "another command made this revision at the same time")
+		return problem.Errorf(problem.Busy, "send it again", "another command made this revision at the same time")
 	case errors.Is(err, errStopped):
 		return problem.Errorf(problem.Unavailable, "send it again", "the agent stops").WithRetryAfter(5 * time.Second)
 	}

@@ -195,7 +195,7 @@ func (r *Releases) driverFor(ctx context.Context, namespace string) (driver.Driv
 
 // errRemoved means that a listed revision no longer exists: the release was uninstalled meanwhile,
 // or the revision is too old to be kept.
-var errRemoved = problem.Errorf(problem.Conflict, "send it again", "a revision of the release was removed while it was read")
+var errRemoved = problem.Errorf(problem.Busy, "send it again", "a revision of the release was removed while it was read")
 
 // one reads one revision.
 func one(d driver.Driver, r record) (*release.Release, error) {

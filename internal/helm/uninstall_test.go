@@ -225,7 +225,7 @@ func TestUninstall_DelayedSparesNewerRelease(t *testing.T) {
 	held := byTest
 	held.Answered = func(context.Context) (bool, error) {
 		_, err := start(t, env.Agent, func(o *helm.Options) { o.Replica = "agent-2" }).Delete(t.Context(), key("held"), byTest)
-		assert.Equal(t, runnerapi.CodeConflict, problemOf(t, err).Code, "it is locked")
+		assert.Equal(t, runnerapi.CodeBusy, problemOf(t, err).Code, "it is locked")
 		return true, nil
 	}
 	_, err := r.Delete(t.Context(), key("held"), held)

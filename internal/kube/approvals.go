@@ -68,7 +68,7 @@ func (a Approvals) Use(ctx context.Context, asked backend.ApprovalRequest) (runn
 		}
 		return approval, approved, nil
 	}
-	return runnerapi.Approval{}, false, problem.Errorf(problem.Conflict, "send it again", "the same command is being sent several times at once")
+	return runnerapi.Approval{}, false, problem.Errorf(problem.Busy, "send it again", "the same command is being sent several times at once")
 }
 
 // use looks for an approval once. It returns none that it could not take away.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
@@ -34,14 +33,12 @@ type objects[O client.Object] struct {
 
 // put creates the object or fills the existing one.
 func (c objects[O]) put(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions, fill func(O) error) (o O, err error) {
-	err = retry.OnError(retry.DefaultBackoff, raced, func() error {
+	err = c.races.Run(ctx, c.kind+"/"+key.String(), func() error {
 		o, err = c.tryPut(ctx, key, opts, fill)
 		return err
 	})
 	return o, kubeproblem.From(err, "writing "+c.what+" "+key.String())
 }
-
-func raced(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
 func (c objects[O]) tryPut(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions, fill func(O) error) (O, error) {
 	o := c.fresh()
@@ -91,14 +88,16 @@ func (c objects[O]) read(ctx context.Context, key runnerapi.Key) (O, error) {
 
 // remove deletes the object that exists now, not one that was created meanwhile.
 func (c objects[O]) remove(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
-	o, err := c.read(ctx, key)
-	if err != nil {
-		return err
-	}
-	if late, err := opts.Late(ctx); late || err != nil {
-		return err
-	}
-	err = c.writer(opts).Delete(ctx, o, client.Preconditions{UID: new(o.GetUID())})
+	err := c.races.Run(ctx, c.kind+"/"+key.String(), func() error {
+		o, err := c.read(ctx, key)
+		if err != nil {
+			return err
+		}
+		if late, err := opts.Late(ctx); late || err != nil {
+			return err
+		}
+		return c.writer(opts).Delete(ctx, o, client.Preconditions{UID: new(o.GetUID())})
+	})
 	return kubeproblem.From(err, "deleting "+c.what+" "+key.String())
 }
 

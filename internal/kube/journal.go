@@ -77,7 +77,7 @@ func (j *Journal) Claim(ctx context.Context, c backend.Claim) (backend.Record, b
 			return j.answerClaim(mine, known, err)
 		}
 	}
-	return backend.Record{}, false, problem.Errorf(problem.Conflict, "send it again", "the same command is being sent several times at once")
+	return backend.Record{}, false, problem.Errorf(problem.Busy, "send it again", "the same command is being sent several times at once")
 }
 
 // answerClaim distinguishes the three results of a claim.

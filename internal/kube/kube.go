@@ -51,6 +51,7 @@ type Client struct {
 	client  client.Client
 	rest    rest.Interface
 	digests *digestKey
+	races   kubeproblem.Races
 }
 
 var _ backend.Cluster = Cluster{}

@@ -66,7 +66,7 @@ func (k Namespaces) Set(ctx context.Context, name string, spec runnerapi.Namespa
 	takeOver := exists && !objectmeta.IsManaged(have)
 	switch {
 	case exists && !have.DeletionTimestamp.IsZero():
-		return runnerapi.Namespace{}, problem.Errorf(problem.Conflict, "wait until it is gone, then create it again",
+		return runnerapi.Namespace{}, problem.Errorf(problem.Busy, "wait until it is gone, then create it again",
 			"namespace %s is being deleted", name)
 	case takeOver && !spec.Adopt:
 		return runnerapi.Namespace{}, problem.Errorf(problem.Conflict,

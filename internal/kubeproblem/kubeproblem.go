@@ -66,9 +66,12 @@ func fromStatus(s metav1.Status, err error) error {
 	case apierrors.IsNotFound(err):
 		return notFound(s)
 	case apierrors.IsAlreadyExists(err):
-		return problem.Errorf(problem.Conflict, "choose another name, or delete the existing object first", "%s", s.Message)
+		return problem.Errorf(problem.Conflict, "choose another name, or delete the existing object first", "%s exists already", objectOf(s.Details))
 	case apierrors.IsConflict(err):
-		return problem.Errorf(problem.Conflict, "read the newest state and send the change again", "%s", s.Message)
+		if theirs := FieldConflicts(err); theirs != "" {
+			return problem.Errorf(problem.Conflict, "leave out the fields that others have set", "%s has fields of other clients: %s", objectOf(s.Details), theirs)
+		}
+		return problem.Errorf(problem.Busy, "send it again", "other clients changed %s at the same time", objectOf(s.Details))
 	case apierrors.IsInvalid(err):
 		return invalid(s)
 	case apierrors.IsBadRequest(err):
@@ -94,6 +97,18 @@ func notFound(s metav1.Status) error {
 		return unavailable("the cluster does not serve " + kindOf(s.Details))
 	}
 	return problem.Errorf(problem.NotFound, "check the name and the namespace", "%s", s.Message)
+}
+
+// objectOf names the object of an error.
+func objectOf(d *metav1.StatusDetails) string {
+	if d == nil || d.Kind == "" || d.Name == "" {
+		return "the object"
+	}
+	kind := d.Kind
+	if d.Group != "" {
+		kind += "." + d.Group
+	}
+	return kind + "/" + d.Name
 }
 
 func kindOf(d *metav1.StatusDetails) string {
@@ -127,7 +142,7 @@ func forbidden(message string) error {
 		return problem.Errorf(problem.Forbidden, "ask for less, delete what is not needed, or have the namespace's quota raised",
 			"the namespace's quota does not allow it: %s", message)
 	case strings.Contains(message, "because it is being terminated"):
-		return problem.Errorf(problem.Conflict, "wait until the namespace is gone and create it again, or use another one", "%s", message)
+		return problem.Errorf(problem.Busy, "wait until the namespace is gone and create it again, or use another one", "the namespace is being deleted")
 	case strings.Contains(message, "attempting to grant RBAC permissions not currently held"):
 		return problem.Errorf(problem.Forbidden, "leave these rights out, or have the owner of the cluster give them to the agent in this namespace: "+
 			"deployments/manifest-rights.yaml has the usual ones (ClusterRole pipeops-agent-grantable, docs/deployer/manifests.md)",

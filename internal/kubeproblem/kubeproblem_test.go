@@ -30,10 +30,10 @@ func TestFrom(t *testing.T) {
 		field  string
 	}{
 		"missing": {err: apierrors.NewNotFound(secrets, "db"), code: problem.NotFound, detail: `secrets "db" not found`, fix: "check the name"},
-		"exists":  {err: apierrors.NewAlreadyExists(secrets, "db"), code: problem.Conflict, detail: "already exists", fix: "another name"},
+		"exists":  {err: apierrors.NewAlreadyExists(secrets, "db"), code: problem.Conflict, detail: "secrets/db exists already", fix: "another name"},
 		"lost race": {
 			err:  apierrors.NewConflict(secrets, "db", errors.New("the object has been modified")),
-			code: problem.Conflict, detail: "modified", fix: "newest state",
+			code: problem.Busy, detail: "other clients changed secrets/db", fix: "again",
 		},
 		"field": {
 			err: apierrors.NewInvalid(apps, "web", field.ErrorList{
@@ -53,7 +53,7 @@ func TestFrom(t *testing.T) {
 		"ending namespace": {
 			err: apierrors.NewForbidden(secrets, "db", errors.New(
 				"unable to create new content in namespace shop because it is being terminated")),
-			code: problem.Conflict, detail: "being terminated", fix: "wait until",
+			code: problem.Busy, detail: "being deleted", fix: "wait until",
 		},
 		"webhook": {
 			err:  apierrors.NewForbidden(secrets, "db", errors.New(`admission webhook "policy.example.com" denied the request: no`)),

@@ -143,7 +143,7 @@ func (c *api) write(ctx context.Context, inv *inventory) error {
 }
 
 func busySet(set Set) error {
-	return problem.Errorf(problem.Conflict, "wait until it is done, and send this again", "set %s is being applied or deleted by another call", set)
+	return problem.Errorf(problem.Busy, "wait until it is done, and send this again", "set %s is being applied or deleted by another call", set)
 }
 
 // drop deletes an inventory that is empty.

@@ -27,7 +27,7 @@ func ownedByOther(live *unstructured.Unstructured, set Set) error {
 		return nil
 	}
 	if live.GetDeletionTimestamp() != nil {
-		return problem.Errorf(problem.Conflict, "wait until it is gone, and send this again", "it is being deleted")
+		return problem.Errorf(problem.Busy, "wait until it is gone, and send this again", "it is being deleted")
 	}
 	if live.GetAnnotations()[objectmeta.SetOf] == set.String() {
 		return nil

@@ -26,6 +26,7 @@ const (
 	NotFound        Code = "not_found"         // 404
 	NotAllowed      Code = "not_allowed"       // 405
 	Conflict        Code = "conflict"          // 409
+	Busy            Code = "busy"              // 409; the same request succeeds later
 	TooLarge        Code = "too_large"         // 413
 	MediaType       Code = "media_type"        // 415
 	Invalid         Code = "invalid"           // 422
@@ -38,7 +39,7 @@ const (
 var statusOf = map[Code]int{
 	BadRequest: http.StatusBadRequest, Unauthorized: http.StatusUnauthorized,
 	Forbidden: http.StatusForbidden, NotFound: http.StatusNotFound,
-	NotAllowed: http.StatusMethodNotAllowed, Conflict: http.StatusConflict,
+	NotAllowed: http.StatusMethodNotAllowed, Conflict: http.StatusConflict, Busy: http.StatusConflict,
 	TooLarge: http.StatusRequestEntityTooLarge, MediaType: http.StatusUnsupportedMediaType,
 	Invalid: http.StatusUnprocessableEntity, TooManyRequests: http.StatusTooManyRequests,
 	Internal: http.StatusInternalServerError, Unavailable: http.StatusServiceUnavailable,
@@ -48,7 +49,7 @@ var statusOf = map[Code]int{
 // CodeOf returns the code for a status that came without one.
 func CodeOf(status int) Code {
 	for code, s := range statusOf {
-		if s == status {
+		if s == status && code != Busy { // a 409 without a code may last
 			return code
 		}
 	}
@@ -86,10 +87,14 @@ func Errorf(code Code, fix, format string, args ...any) *Error {
 
 // New returns an Error with a code of the wire's own.
 func New(status int, code Code, fix, format string, args ...any) *Error {
-	return &Error{
+	e := &Error{
 		Title: http.StatusText(status), Status: status, Code: code,
 		Fix: fix, Detail: fmt.Sprintf(format, args...),
 	}
+	if code == Busy {
+		e.RetryAfter = time.Second
+	}
+	return e
 }
 
 // Is reports whether err is a problem with this code.
@@ -129,6 +134,9 @@ func (e *Error) Error() string {
 
 // Passing reports whether the same request may succeed later without any change.
 func (e *Error) Passing() bool {
+	if e.Code == Busy {
+		return true
+	}
 	switch e.Status {
 	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout:

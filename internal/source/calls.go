@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -64,7 +63,7 @@ func (k *Keeper) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.Sour
 		return runnerapi.Source{}, err
 	}
 	var o *object
-	err = retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }, func() error {
+	err = k.races.Run(ctx, key.String(), func() error {
 		var err error
 		o, err = put(ctx, sources, key, spec, opts)
 		return err
@@ -192,14 +191,16 @@ func (k *Keeper) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 	if err != nil {
 		return err
 	}
-	u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})
-	if err != nil {
-		return explain(err, key, "deleting")
-	}
-	if late, err := opts.Late(ctx); late || err != nil {
-		return err
-	}
-	uid := u.GetUID()
-	err = sources.Delete(ctx, key.Name, metav1.DeleteOptions{DryRun: dry(opts), Preconditions: &metav1.Preconditions{UID: &uid}})
+	err = k.races.Run(ctx, key.String(), func() error {
+		u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if late, err := opts.Late(ctx); late || err != nil {
+			return err
+		}
+		uid := u.GetUID()
+		return sources.Delete(ctx, key.Name, metav1.DeleteOptions{DryRun: dry(opts), Preconditions: &metav1.Preconditions{UID: &uid}})
+	})
 	return explain(err, key, "deleting")
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/condition"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -41,12 +42,12 @@ func (r *reconciler) withHealth(ctx context.Context, o *object, s runnerapi.Sour
 	s.Phase, s.Health = phase, health
 	switch phase {
 	case runnerapi.SourceProgressing:
-		r.condition(&s, "Unknown", "Progressing", health.Message)
+		r.condition(&s, condition.InProgress, "Progressing", health.Message)
 		return s, min(next, progressPause)
 	case runnerapi.SourceDegraded:
-		r.condition(&s, "False", "Degraded", health.Message)
+		r.condition(&s, condition.Failed, "Degraded", health.Message)
 	default:
-		r.condition(&s, "True", "Applied", "commit "+s.Commit)
+		r.condition(&s, condition.Current, "Applied", "commit "+s.Commit)
 	}
 	return s, min(next, healthPause)
 }

@@ -93,6 +93,7 @@ func (o *object) wire() runnerapi.Source {
 		Namespace: o.Namespace, Name: o.Name, Generation: o.Generation, CreatedAt: o.CreationTimestamp.Time,
 		Runner: o.caller().Runner, Spec: o.Spec, Status: o.Status,
 	}
+	s.Status.ObservedGeneration = max(0, s.Status.ObservedGeneration) // the schema's default is for kstatus
 	if !o.observed() || s.Status.Phase == "" {
 		s.Status.Phase = runnerapi.SourcePending
 	}

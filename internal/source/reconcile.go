@@ -8,6 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/condition"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -35,7 +36,7 @@ func (r *reconciler) reconcile(ctx context.Context, o *object) (runnerapi.Source
 	}
 	if o.Spec.Suspend {
 		s.Phase = runnerapi.SourceSuspended
-		r.condition(&s, "Unknown", "Suspended", "")
+		r.condition(&s, condition.Current, "Suspended", "its spec suspends it")
 		return s, 0
 	}
 	every, err := o.Spec.Every()
@@ -50,7 +51,7 @@ func (r *reconciler) reconcile(ctx context.Context, o *object) (runnerapi.Source
 	s.Build = out.build
 	if err == nil && out.building() { // the repository is not contacted meanwhile
 		s.Attempted, s.Phase = out.commit, runnerapi.SourceBuilding
-		r.condition(&s, "Unknown", "Building", "commit "+out.commit+" as build "+out.build.Key().String())
+		r.condition(&s, condition.InProgress, "Building", "commit "+out.commit+" as build "+out.build.Key().String())
 		return s, buildPause
 	}
 	now := r.now().UTC().Format(time.RFC3339)
@@ -93,7 +94,7 @@ func (r *reconciler) failed(o *object, s runnerapi.SourceStatus, out brought, er
 		r.journal.note(o, out, e)
 	}
 	s.Phase, s.Error, s.Health = runnerapi.SourceFailed, e, nil
-	r.condition(&s, "False", "Failed", e.Message)
+	r.condition(&s, condition.Failed, "Failed", e.Message)
 	return s
 }
 
@@ -112,14 +113,8 @@ func spread(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (1 - jitter + 2*jitter*rand.Float64())) //nolint:gosec // no secret: it keeps agents apart
 }
 
-func (r *reconciler) condition(s *runnerapi.SourceStatus, status, reason, message string) {
-	c := runnerapi.SourceCondition{Type: "Ready", Status: status, Reason: reason, Message: message, LastTransitionTime: r.now().UTC().Format(time.RFC3339)}
-	for _, before := range s.Conditions {
-		if before.Type == c.Type && before.Status == c.Status {
-			c.LastTransitionTime = before.LastTransitionTime
-		}
-	}
-	s.Conditions = []runnerapi.SourceCondition{c}
+func (r *reconciler) condition(s *runnerapi.SourceStatus, p condition.Progress, reason, message string) {
+	s.Conditions = condition.Dated(condition.Summary(p, reason, message), s.Conditions, s.ObservedGeneration, r.now())
 }
 
 // kept returns the build of a source that is not checked.

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/condition"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -93,6 +94,6 @@ func (r *reconciler) suspend(ctx context.Context, o *object, s runnerapi.SourceS
 		r.journal.note(o, brought{commit: s.Commit}, &runnerapi.SourceError{Code: s.Suspension.Code, Message: s.Suspension.Message})
 	}
 	s.Phase, s.Error = runnerapi.SourceSuspended, nil
-	r.condition(&s, "Unknown", "RunnerRevoked", s.Suspension.Message)
+	r.condition(&s, condition.Failed, "RunnerRevoked", s.Suspension.Message)
 	return s
 }

@@ -10,7 +10,6 @@ package source
 import (
 	"context"
 	"io"
-	"net/url"
 	"sync"
 	"time"
 
@@ -21,6 +20,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -86,7 +87,7 @@ type Config struct {
 	// Render is the command that renders; see render.Process.
 	Render []string
 	// Proxy returns the proxy for HTTPS; nil means none.
-	Proxy func(*url.URL) (*url.URL, error)
+	Proxy proxy.Func
 	// Guard decides to which hosts and addresses the agent connects for repositories.
 	Guard  egress.Guard
 	Limits git.Limits // git.DefaultLimits when zero
@@ -105,6 +106,7 @@ type Keeper struct {
 	cleanup    *buildCleanup
 	reconciler *reconciler
 	revoked    *revokedRunners
+	races      kubeproblem.Races
 
 	mu     sync.Mutex
 	stores []cache.Store // the sources that are followed

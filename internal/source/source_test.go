@@ -579,6 +579,13 @@ func TestSource_StatusFollowsCluster(t *testing.T) {
 	}
 }
 
+func typesOf(conditions []runnerapi.Condition) (types []runnerapi.ConditionType) {
+	for _, c := range conditions {
+		types = append(types, c.Type)
+	}
+	return types
+}
+
 func TestSource_ReportsErrors(t *testing.T) {
 	t.Parallel()
 	p := open(t)
@@ -590,13 +597,13 @@ func TestSource_ReportsErrors(t *testing.T) {
 	require.NotNil(t, status.Error)
 	assert.Equal(t, "credentials_refused", status.Error.Code)
 	assert.NotContains(t, status.Error.Message, "wrong")
-	assert.Equal(t, "False", status.Conditions[0].Status)
+	assert.Equal(t, []runnerapi.ConditionType{runnerapi.ConditionReady, runnerapi.ConditionStalled}, typesOf(status.Conditions))
 
 	p.secret("correct horse")
 	status = p.sync("web")
 	require.Nil(t, status.Error)
 	assert.Equal(t, commit, status.Commit)
-	assert.Equal(t, "Unknown", status.Conditions[0].Status)
+	assert.Equal(t, []runnerapi.ConditionType{runnerapi.ConditionReady, runnerapi.ConditionReconciling}, typesOf(status.Conditions))
 
 	for name, spec := range map[string]runnerapi.SourceSpec{
 		"path_not_found": {Type: runnerapi.SourceApp, Path: "db/app.yaml"}, "ref_not_found": {Type: runnerapi.SourceApp, Path: "a", Ref: runnerapi.GitRef{Branch: "none"}},

@@ -23,7 +23,29 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
+	"github.com/pipeops/pipeops-vm-agent/test/proxytest"
 )
+
+// TestBroker_ThroughProxy has a broker that nothing but the proxy reaches.
+func TestBroker_ThroughProxy(t *testing.T) {
+	const at = "broker.invalid:5671"
+	b := rabbit.VHost(t)
+	via := proxytest.Start(t, proxytest.Config{Host: "127.0.0.1", Account: "me:secret", Sites: map[string]string{at: b.Address()}})
+	cfg := config(b, broker.UserRunner)
+	cfg.URLs, cfg.TLS.ServerName = []string{b.URLAt(broker.UserRunner, at)}, "localhost"
+	link, err := rabbitmq.NewLink(cfg)
+	require.NoError(t, err)
+	t.Setenv("HTTPS_PROXY", via.URL("me:secret"))
+	conn, err := link.Dial(t.Context())
+	require.NoError(t, err)
+	conn.Shutdown()
+	assert.Equal(t, []string{at}, via.Asked())
+	t.Setenv("HTTPS_PROXY", "http://"+via.Address())
+	_, err = link.Dial(t.Context())
+	assert.Equal(t, rabbitmq.CodeUnreachable, rabbitmq.CodeOf(err))
+	assert.ErrorContains(t, err, "the proxy http://"+via.Address()+" in HTTPS_PROXY: it requires a user and a password")
+	assert.ErrorContains(t, err, "(fix: set HTTPS_PROXY=")
+}
 
 func TestPublish_RefusedForRunner(t *testing.T) {
 	t.Parallel()

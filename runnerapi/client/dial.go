@@ -16,6 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/dialrace"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -26,6 +27,7 @@ import (
 type dialer struct {
 	config    Config
 	tls       *tls.Config
+	proxy     proxy.Func
 	endpoints *endpoints
 }
 
@@ -36,7 +38,7 @@ func newDialer(c Config, protocol string, endpoints *endpoints) *dialer {
 	if agentID == c.ServerName {
 		agentID = ""
 	}
-	d := &dialer{config: c, endpoints: endpoints, tls: TLS(TLSConfig{
+	d := &dialer{config: c, endpoints: endpoints, proxy: proxy.FromEnvironment(), tls: TLS(TLSConfig{
 		Certificate: c.Certificate, Roots: c.Roots, TrustDomain: c.TrustDomain,
 		AgentID: agentID, ServerName: c.ServerName,
 	})}
@@ -47,7 +49,7 @@ func newDialer(c Config, protocol string, endpoints *endpoints) *dialer {
 // dial tries the addresses, those that recently succeeded first. An address that hangs does not
 // delay the next one for long. If another peer than the agent replies, or the agent refuses our
 // certificate, dial returns at once: that is not an outage.
-func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+func (d *dialer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	waiting := d.endpoints.order()
 	won, failed := dialrace.Race[reached]{
 		Patience: d.endpoints.patience,
@@ -58,7 +60,7 @@ func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) 
 			n := waiting[0]
 			waiting = waiting[1:]
 			return func(ctx context.Context) (reached, error) {
-				conn, err := d.dialOne(ctx, network, n)
+				conn, err := d.dialOne(ctx, n)
 				if err != nil && ctx.Err() == nil && !final(err) {
 					d.endpoints.failed(n)
 				}
@@ -85,11 +87,17 @@ type reached struct {
 }
 
 // final reports whether trying the other addresses is pointless.
-func final(err error) bool { return isUntrusted(err) || isRefused(err) }
+func final(err error) bool { return isUntrusted(err) || isRefused(err) || lacksCredentials(err) }
 
-func (d *dialer) dialOne(ctx context.Context, network string, n int) (net.Conn, error) {
+// lacksCredentials reports whether the proxy wants other credentials.
+func lacksCredentials(err error) bool {
+	failed, ok := proxy.Explain(err)
+	return ok && failed.Credentials
+}
+
+func (d *dialer) dialOne(ctx context.Context, n int) (net.Conn, error) {
 	address := d.config.EdgeAddresses[n]
-	raw, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
+	raw, err := d.reach(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("edge %s: %w", address, err)
 	}
@@ -101,6 +109,12 @@ func (d *dialer) dialOne(ctx context.Context, network string, n int) (net.Conn, 
 		return nil, fmt.Errorf("edge %s: %w", address, explainHandshake(err))
 	}
 	return conn, nil
+}
+
+func (d *dialer) reach(ctx context.Context, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	return d.proxy.Dial(ctx, address)
 }
 
 // agentConn is a connection on which the agent has sent data.

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/test/proxytest"
 )
 
 // node is a way to an agent that can be cut, or made to hang.
@@ -183,6 +185,35 @@ func TestClient_HangingDial(t *testing.T) {
 	mu.Lock()
 	assert.NotContains(t, dialed, hanging.address, "what worked is preferred")
 	mu.Unlock()
+}
+
+// TestClient_ThroughProxy has an edge that nothing but the proxy reaches.
+func TestClient_ThroughProxy(t *testing.T) {
+	const edge = "edge.invalid:8444"
+	agent := runnertest.Start(t, runnertest.NewBackend())
+	via := proxytest.Start(t, proxytest.Config{Host: "127.0.0.1", Account: "me:secret", Sites: map[string]string{edge: agent.Address}})
+	behind := func(proxy string) *client.Client {
+		t.Setenv("HTTPS_PROXY", proxy)
+		return agent.ClientWith(func(c *client.Config) { c.EdgeAddresses, c.Patience = []string{edge}, time.Minute })
+	}
+	c := behind(via.URL("me:secret"))
+	_, err := c.Apps().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "shop/web:1"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	code, err := c.Apps().Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"exit", "3"}}, runnerapi.ExecStreams{})
+	require.NoError(t, err)
+	assert.Equal(t, 3, code)
+	assert.Equal(t, []string{edge}, via.Asked())
+
+	_, err = behind(via.URL("me:canary")).Cluster().Get(ctxFor(t)) // without the minute of patience
+	refused, ok := errors.AsType[*runnerapi.Error](err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, client.CodeUnreachable, refused.Code)
+	assert.Contains(t, refused.Detail, "the proxy http://me:xxxxx@"+via.Address()+" in HTTPS_PROXY: it does not accept the password of the user \"me\"")
+	assert.Contains(t, refused.Fix, "HTTPS_PROXY")
+	t.Setenv("NO_PROXY", "edge.invalid")
+	direct := agent.ClientWith(func(c *client.Config) { c.EdgeAddresses, c.Patience = []string{edge}, time.Millisecond })
+	_, err = direct.Cluster().Get(ctxFor(t))
+	assert.ErrorContains(t, err, "lookup edge.invalid")
 }
 
 // Calls, streams and WebSockets work over [::1].

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -74,7 +75,7 @@ func (c *core) checkRetry(ctx context.Context, resp *http.Response, err error) (
 		return false, err
 	case err != nil:
 		t.failed(withoutURL(err))
-		if isUntrusted(err) || isRefused(err) {
+		if final(err) {
 			return false, t.last
 		}
 	case passing(resp.StatusCode):
@@ -140,7 +141,10 @@ func (c *core) failure(ctx context.Context, t *try, err error) error {
 			"use the credentials of the control plane that the agent belongs to; if they are, the connection is intercepted",
 			"what answered is not agent %s: %v", agent, t.last)
 	}
-	return problem.New(http.StatusServiceUnavailable, CodeUnreachable,
-		"see whether the agent is online with: pipeops-runner agents",
+	fix := "see whether the agent is online with: pipeops-runner agents"
+	if failed, ok := proxy.Explain(t.last); ok {
+		fix = failed.Fix
+	}
+	return problem.New(http.StatusServiceUnavailable, CodeUnreachable, fix,
 		"agent %s could not be reached for %s: %v", agent, time.Since(t.start).Round(time.Second), t.last)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
@@ -104,10 +105,10 @@ func New(c Config) (*Login, error) {
 }
 
 func (l *Login) newTransport() *http.Transport {
-	return &http.Transport{
-		TLSClientConfig: l.TLS(l.now), ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment,
+	return proxy.FromEnvironment().Use(&http.Transport{
+		TLSClientConfig: l.TLS(l.now), ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: callTimeout / 2, ResponseHeaderTimeout: callTimeout, IdleConnTimeout: callTimeout,
-	}
+	})
 }
 
 // Close drops the connections that are kept alive.

@@ -45,11 +45,14 @@ func (ca *CA) Credentials(t testing.TB, controlPlane, edge string) credentials.C
 	return c
 }
 
+// BehindProxy is a name of the control plane that no DNS server knows, for tests of proxies.
+const BehindProxy = "control-plane.invalid"
+
 // ServeControlPlane serves a handler as a control plane with this CA does, and returns its URL.
 func (ca *CA) ServeControlPlane(t testing.TB, handler http.Handler) string {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(handler)
-	cert := ca.Issue(t, &url.URL{Scheme: "spiffe", Host: TrustDomain, Path: "/control-plane"}, "localhost")
+	cert := ca.Issue(t, &url.URL{Scheme: "spiffe", Host: TrustDomain, Path: "/control-plane"}, "localhost", BehindProxy)
 	srv.TLS = &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert},
 		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: ca.Pool,

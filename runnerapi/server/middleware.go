@@ -3,13 +3,13 @@ package server
 import (
 	"net/http"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
@@ -112,22 +112,12 @@ func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 		"see /openapi.json for the calls", "there is no such path: %s", printable.Clip(r.URL.Path)))
 }
 
-// noMethod lists the methods that the path does have (RFC 9110, section 15.5.6).
-func (s *server) noMethod(routes chi.Routes) http.HandlerFunc {
-	methods := []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete}
-	return func(w http.ResponseWriter, r *http.Request) {
-		var allowed []string
-		for _, m := range methods {
-			if routes.Match(chi.NewRouteContext(), m, r.URL.Path) {
-				allowed = append(allowed, m)
-			}
-			if m == http.MethodGet && len(allowed) > 0 {
-				allowed = append(allowed, http.MethodHead)
-			}
+// noMethod answers a method that the path does not have.
+func noMethod(routes chi.Routes) http.HandlerFunc {
+	return httpserver.NoMethod(func(r *http.Request, method string) bool {
+		if method == http.MethodHead {
+			method = http.MethodGet // middleware.GetHead
 		}
-		allow := strings.Join(allowed, ", ")
-		w.Header().Set("Allow", allow)
-		problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotAllowed,
-			"use "+allow, "%s is not a method of %s", printable.Clip(r.Method), printable.Clip(r.URL.Path)))
-	}
+		return routes.Match(chi.NewRouteContext(), method, r.URL.Path)
+	})
 }

@@ -150,6 +150,16 @@ func TestRequest_Headers(t *testing.T) {
 	assert.Equal(t, 202, resp.StatusCode)
 	resp, _ = r.do("PATCH", appPath, "")
 	assert.Equal(t, "GET, HEAD, PUT, DELETE", resp.Header.Get("Allow"))
+	for path, allow := range map[string]string{appPath: "GET, HEAD, PUT, DELETE", "/v1/namespaces/production/apps": "GET, HEAD", "/v1/namespaces": "GET, HEAD"} {
+		for _, method := range []string{"get", "put", "PUT", "FOO"} {
+			if path == appPath && method == "PUT" {
+				continue
+			}
+			resp, _ := r.do(method, path, "{}")
+			assert.Equal(t, http.StatusMethodNotAllowed, resp.StatusCode, "%s %s", method, path)
+			assert.Equal(t, allow, resp.Header.Get("Allow"), "%s %s", method, path)
+		}
+	}
 }
 
 func TestWait_ReturnsOutcome(t *testing.T) {

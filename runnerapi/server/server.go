@@ -109,7 +109,7 @@ func newRouter(c Config) (chi.Router, huma.API) {
 	r := chi.NewRouter()
 	r.Use(kubernetes.ByName, request.BodyDeadline, problem.WithRequestID, s.observed, s.identify, s.logCalls, s.recoverPanics, middleware.GetHead)
 	r.NotFound(s.noRoute)
-	r.MethodNotAllowed(s.noMethod(r))
+	r.MethodNotAllowed(noMethod(r))
 	mountHealth(r, c.Version, c.Ready, nil)
 	r.Group(func(r chi.Router) {
 		r.Use(s.shared, shared.guard.Audit.Calls, s.authenticate, shared.guard.Check)

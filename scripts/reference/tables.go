@@ -9,6 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
 func calls() string {
@@ -18,6 +19,17 @@ func calls() string {
 		call := c.Method + " " + c.Path
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | `%s` |\n", call, code(c.Client...), code(c.Command), c.Repeated,
 			list(deployments.Calls()[c.ID]), strings.ReplaceAll(c.Example, "|", `\|`))
+	}
+	return b.String() + "\n"
+}
+
+// queueArguments are those that the schema has for a Runner's queue.
+func queueArguments() string {
+	var b strings.Builder
+	b.WriteString("\n| argument | value |\n|---|---|\n")
+	arguments := new(rabbitmq.RunnerQueue("{runner}")).Arguments()
+	for _, name := range slices.Sorted(maps.Keys(arguments)) {
+		fmt.Fprintf(&b, "| `%s` | `%v` |\n", name, arguments[name])
 	}
 	return b.String() + "\n"
 }

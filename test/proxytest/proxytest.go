@@ -3,6 +3,7 @@
 package proxytest
 
 import (
+	"cmp"
 	"crypto/subtle"
 	"encoding/base64"
 	"io"
@@ -24,6 +25,8 @@ type Config struct {
 	// Site is the HOST:PORT to which every tunnel leads. When it is empty, each leads
 	// to what was asked for.
 	Site string
+	// Sites are those of single HOST:PORTs, before Site.
+	Sites map[string]string
 }
 
 // Proxy is one that runs until its test ends.
@@ -79,10 +82,7 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.hosts = append(p.hosts, r.Host)
 	p.mu.Unlock()
-	to := p.cfg.Site
-	if to == "" {
-		to = r.Host
-	}
+	to := cmp.Or(p.cfg.Sites[r.Host], p.cfg.Site, r.Host)
 	there, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(r.Context(), "tcp", to)
 	if err != nil {
 		http.Error(w, "cannot reach it", http.StatusBadGateway)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -81,7 +82,7 @@ func (r *ready) serverVersion(cmd *cobra.Command) (url, number string, err error
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), versionTimeout)
 	defer cancel()
-	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: cfg, Proxy: http.ProxyFromEnvironment}
+	transport := proxy.FromEnvironment().Use(&http.Transport{DisableKeepAlives: true, TLSClientConfig: cfg})
 	number, err = (&announce.SnapshotClient{BaseURL: r.url, HTTPClient: &http.Client{Transport: transport}}).Version(ctx)
 	if err != nil && file == "" {
 		err = fmt.Errorf("%w (fix: see whether it runs, and name the address at which it listens with --url)", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
+	"github.com/pipeops/pipeops-vm-agent/test/proxytest"
 )
 
 // running is a command in this process.
@@ -274,6 +276,28 @@ func TestControlPlane_Unreachable(t *testing.T) {
 	assert.Contains(t, stderr, "fix: check that it runs at https://127.0.0.1:")
 	_, _, stderr = w.run(t, "agents", "--patience", "0")
 	assert.Regexp(t, `error: the control plane could not be reached: dial tcp 127.0.0.1:[0-9]+: .*refused`, stderr)
+}
+
+// TestProxy_AllConnections has a control plane and an edge that nothing but the proxy reaches.
+func TestProxy_AllConnections(t *testing.T) {
+	const api, edge = runnertest.BehindProxy + ":8443", "edge.invalid:8444"
+	w := newWorld(t)
+	served, err := url.Parse(w.controlPlane(t, edge))
+	require.NoError(t, err)
+	via := proxytest.Start(t, proxytest.Config{Host: "127.0.0.1", Account: "me:secret", Sites: map[string]string{
+		api: "127.0.0.1:" + served.Port(), edge: w.agent.Address,
+	}})
+	w.creds.ControlPlane, w.creds.Edge = "https://"+api, edge
+	require.NoError(t, w.creds.Write(w.credentials))
+	t.Setenv("HTTPS_PROXY", via.URL("me:secret"))
+	code, stdout, stderr := w.run(t, "cluster", "shop")
+	assert.Equal(t, base.ExitOK, code, stdout+stderr)
+	assert.Equal(t, []string{api, edge}, via.Asked())
+	t.Setenv("HTTPS_PROXY", via.URL("me:canary"))
+	code, _, stderr = w.run(t, "agents")
+	assert.Equal(t, base.ExitUnreachable, code)
+	assert.Contains(t, stderr, "the proxy http://me:xxxxx@"+via.Address()+` in HTTPS_PROXY: it does not accept the password of the user "me" (407`)
+	assert.Contains(t, stderr, "fix: correct the user and the password in HTTPS_PROXY")
 }
 
 func FuzzParsePort(f *testing.F) {

@@ -38,16 +38,16 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	w := &world{agent: agent, credentials: filepath.Join(t.TempDir(), "runner.json")}
-	w.creds = agent.CA.Credentials(t, w.controlPlane(t), agent.Address)
+	w.creds = agent.CA.Credentials(t, w.controlPlane(t, agent.Address), agent.Address)
 	require.NoError(t, w.creds.Write(w.credentials))
 	return w
 }
 
-func (w *world) controlPlane(t *testing.T) string {
+func (w *world) controlPlane(t *testing.T, edge string) string {
 	t.Helper()
 	agents := []announce.Agent{
 		{ID: runnertest.AgentID, Name: "shop", State: announce.StateOnline, Labels: map[string]string{"env": "prod", "tier": "shop"}, KubernetesVersion: "v1.36.3", LastSeen: time.Now(),
-			Endpoints: []announce.Endpoint{{Address: w.agent.Address, ServerName: runnertest.ServerName}},
+			Endpoints: []announce.Endpoint{{Address: edge, ServerName: runnertest.ServerName}},
 			Capacity:  announce.Capacity{Nodes: 1, CPUMillis: 2000, MemoryBytes: 4 << 30}},
 		{ID: "a5", Name: "away", State: announce.StateOffline, Labels: map[string]string{"env": "prod"},
 			Endpoints: []announce.Endpoint{{Address: "127.0.0.1:1", ServerName: "a5.agents.example.com"}}},

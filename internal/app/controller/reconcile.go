@@ -148,6 +148,7 @@ func (c *Controller) hold(ctx context.Context, a *v1alpha1.App) error {
 
 // writeStatus writes what changed. It does not overwrite the status of a newer generation.
 func (c *Controller) writeStatus(ctx context.Context, a *v1alpha1.App, status v1alpha1.Status) error {
+	c.withSummary(a, &status)
 	t, isNew := events.Transition(a, &status, c.now())
 	if !isNew && reflect.DeepEqual(a.Status, status) {
 		return nil

@@ -3,14 +3,19 @@ package controller
 import (
 	"testing"
 
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
+	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -37,6 +42,48 @@ func TestPhase_ReadyPodServes(t *testing.T) {
 			found := diagnose.Finding{Diagnosis: &runnerapi.Diagnosis{Cause: runnerapi.CauseVolumeNotBound}}
 			assert.Equal(t, c.want, phase(a, made{workload: &appsv1.StatefulSet{}}, []*corev1.Pod{c.pod}, nil, found))
 		})
+	}
+}
+
+// TestConditions_AgreeWithKstatus has the state of each phase as kstatus and as our own check of a
+// set's objects read it.
+func TestConditions_AgreeWithKstatus(t *testing.T) {
+	f, broken := newController(t, nil), &runnerapi.Diagnosis{Cause: runnerapi.CauseCrashLoop, Message: "it crashes"}
+	for _, c := range []struct {
+		phase     runnerapi.Phase
+		diagnosis *runnerapi.Diagnosis
+		want      status.Status
+		own       runnerapi.ObjectState
+		reason    string
+	}{
+		{runnerapi.PhaseHealthy, nil, status.CurrentStatus, runnerapi.ObjectReady, "Healthy"},
+		{runnerapi.PhasePaused, nil, status.CurrentStatus, runnerapi.ObjectReady, "Paused"},
+		{runnerapi.PhaseProgressing, nil, status.InProgressStatus, runnerapi.ObjectInProgress, "Progressing"},
+		{runnerapi.PhaseDegraded, nil, status.InProgressStatus, runnerapi.ObjectInProgress, "Degraded"},
+		{runnerapi.PhaseDegraded, broken, status.FailedStatus, runnerapi.ObjectFailed, "CrashLoop"},
+		{runnerapi.PhaseFailed, broken, status.FailedStatus, runnerapi.ObjectFailed, "CrashLoop"},
+	} {
+		a := app("")
+		before := runnerapi.Condition{Type: runnerapi.ConditionReady, Status: "False", LastTransitionTime: "2020-01-01T00:00:00Z"}
+		a.Status.Conditions = []runnerapi.Condition{before}
+		s := v1alpha1.Status{AppStatus: runnerapi.AppStatus{Phase: c.phase, Diagnosis: c.diagnosis, ObservedGeneration: 1}}
+		s.Conditions = []runnerapi.Condition{*runnerapi.ConditionIngressReady.True(runnerapi.ReasonServed)}
+		f.withSummary(a, &s)
+		f.withSummary(a, &s) // not twice
+		assert.Len(t, s.Conditions, map[bool]int{true: 2, false: 3}[c.want == status.CurrentStatus])
+		assert.Equal(t, c.reason, s.Conditions[0].Reason)
+		assert.Equal(t, s.Conditions[0].Holds(), s.Conditions[0].LastTransitionTime != before.LastTransitionTime)
+		a.Status = s
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(a)
+		require.NoError(t, err)
+		u := &unstructured.Unstructured{Object: content}
+		u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))
+		got, err := status.Compute(u)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, got.Status, c.reason)
+		own, _, err := health.New(nil, diagnose.Stabilization{}).Check(t.Context(), u)
+		require.NoError(t, err)
+		assert.Equal(t, c.own, own.State, c.reason)
 	}
 }
 

@@ -95,7 +95,7 @@ func columns() []apiextensions.CustomResourceColumnDefinition {
 		{Name: "Wanted", Type: "integer", JSONPath: ".status.desiredReplicas"},
 		{Name: "Image", Type: "string", JSONPath: ".spec.image"},
 		{Name: "Cause", Type: "string", JSONPath: ".status.diagnosis.cause"},
-		{Name: "Message", Type: "string", JSONPath: ".status.diagnosis.message", Priority: 1},
+		{Name: "Message", Type: "string", JSONPath: `.status.conditions[?(@.type=="Ready")].message`, Priority: 1},
 		{Name: "Drift", Type: "integer", JSONPath: ".status.drift.corrections", Priority: 1},
 		{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"},
 	}
@@ -178,9 +178,11 @@ func values(s *huma.Schema, out *apiextensions.JSONSchemaProps) error {
 	return nil
 }
 
-// relax lets the agent write a status in parts.
+// relax lets the agent write a status in parts. By its default, kstatus sees that the agent has not
+// looked at a new object yet.
 func relax(s *apiextensions.JSONSchemaProps) {
 	s.Required = nil
+	s.Default = &apiextensions.JSON{Raw: []byte(`{"observedGeneration":-1}`)}
 	for name, p := range s.Properties {
 		p.Required = nil
 		s.Properties[name] = p

@@ -48,7 +48,7 @@ func SourceYAML() ([]byte, error) {
 					{Name: "Commit", Type: "string", JSONPath: ".status.commit"},
 					{Name: "Error", Type: "string", JSONPath: ".status.error.code"},
 					{Name: "URL", Type: "string", JSONPath: ".spec.url", Priority: 1},
-					{Name: "Message", Type: "string", JSONPath: ".status.error.message", Priority: 1},
+					{Name: "Message", Type: "string", JSONPath: `.status.conditions[?(@.type=="Ready")].message`, Priority: 1},
 					{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"},
 				},
 			}},

@@ -12,11 +12,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
@@ -118,7 +117,7 @@ func (g *tombstones) clear(ctx context.Context, announced []types.UID) error {
 func (g *tombstones) change(ctx context.Context, edit func(map[types.UID]Event) bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	err := retry.OnError(retry.DefaultBackoff, store.Raced, func() error {
+	err := kubeproblem.Race(ctx, func() error {
 		cm := &corev1.ConfigMap{}
 		err := g.client.Get(ctx, client.ObjectKey{Namespace: g.namespace, Name: tombstonesName}, cm)
 		missing := apierrors.IsNotFound(err)

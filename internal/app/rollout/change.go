@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
@@ -24,7 +23,7 @@ func (w *Writer) change(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 		return nil, err
 	}
 	var a *v1alpha1.App
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := w.races.Run(ctx, key.String(), func() error {
 		var err error
 		if a, err = w.store.GetLive(ctx, key); err != nil {
 			return store.ReadProblem(err, key)

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -22,17 +23,20 @@ func (w *Writer) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 	if err := w.store.Admit(ctx, key.Namespace); err != nil {
 		return err
 	}
-	a, err := w.store.GetLive(ctx, key)
-	if err != nil {
-		return store.ReadProblem(err, key)
-	}
-	if late, err := opts.Late(ctx); late || err != nil {
-		return err
-	}
 	news, cancel := w.store.Subscribe(key)
 	defer cancel()
-	err = w.writer(opts).Delete(ctx, a, client.Preconditions{UID: &a.UID})
-	if err != nil || opts.DryRun {
+	var a *v1alpha1.App
+	late := false
+	err := w.races.Run(ctx, key.String(), func() (err error) {
+		if a, err = w.store.GetLive(ctx, key); err != nil {
+			return store.ReadProblem(err, key)
+		}
+		if late, err = opts.Late(ctx); late || err != nil {
+			return err
+		}
+		return w.writer(opts).Delete(ctx, a, client.Preconditions{UID: &a.UID})
+	})
+	if err != nil || late || opts.DryRun {
 		return kubeproblem.From(err, "deleting App "+key.String())
 	}
 	ctx, stop := context.WithTimeout(ctx, deleteWait)

@@ -10,7 +10,6 @@ import (
 	"github.com/rs/zerolog"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/apply"
@@ -29,6 +28,7 @@ type Writer struct {
 	applier *apply.Applier
 	history *revision.History
 	traces  traces
+	races   kubeproblem.Races
 	log     zerolog.Logger
 	now     func() time.Time
 }
@@ -49,7 +49,7 @@ func (w *Writer) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.A
 		return runnerapi.App{}, err
 	}
 	var a *v1alpha1.App
-	err := retry.OnError(retry.DefaultBackoff, store.Raced, func() error {
+	err := w.races.Run(ctx, key.String(), func() error {
 		var err error
 		a, err = w.put(ctx, key, spec, opts)
 		return err
@@ -108,7 +108,11 @@ func (w *Writer) put(ctx context.Context, key runnerapi.Key, spec runnerapi.AppS
 	if spec, err = kept(a, spec, opts); err != nil {
 		return nil, err
 	}
-	return a, w.replace(ctx, a, spec, opts)
+	err = w.replace(ctx, a, spec, opts)
+	if apierrors.IsNotFound(err) { // it went in between, and is to be created
+		err = apierrors.NewConflict(v1alpha1.GroupVersion.WithResource(v1alpha1.Plural).GroupResource(), key.Name, err)
+	}
+	return a, err
 }
 
 // kept returns the new spec with the parts of the App's spec that stay. The policy has decided

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
@@ -27,7 +26,7 @@ func (w *Writer) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.R
 		return runnerapi.App{}, err
 	}
 	var a *v1alpha1.App
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := w.races.Run(ctx, key.String(), func() error {
 		var err error
 		if a, err = w.store.GetLive(ctx, key); err != nil {
 			return store.ReadProblem(err, key)
@@ -101,5 +100,5 @@ func (w *Writer) goBack(ctx context.Context, a *v1alpha1.App, to *appsv1.Control
 }
 
 func beingDeleted(key runnerapi.Key) error {
-	return problem.Errorf(problem.Conflict, "wait until it is gone, then deploy it again", "App %s is being deleted", key)
+	return problem.Errorf(problem.Busy, "wait until it is gone, then deploy it again", "App %s is being deleted", key)
 }

@@ -78,6 +78,3 @@ func (s *Store) PatchStatus(ctx context.Context, key runnerapi.Key, uid types.UI
 	}
 	return client.IgnoreNotFound(err)
 }
-
-// Raced reports whether another client wrote in between, so that a retry helps.
-func Raced(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }

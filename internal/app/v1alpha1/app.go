@@ -29,7 +29,7 @@ const Finalizer = "pipeops.io/app"
 // SchemaVersion counts changes of the App's schema. The CustomResourceDefinition carries it, so
 // that an agent that finds an older one reports that and does not lose its fields. A newer one is
 // fine: that is a rollback of the agent.
-const SchemaVersion = 8
+const SchemaVersion = 9
 
 // SchemaVersionAnnotation is where the CustomResourceDefinition carries it.
 const SchemaVersionAnnotation = "pipeops.io/schema-version"
@@ -174,6 +174,7 @@ func (a *App) Wire() runnerapi.App {
 		CreatedAt: a.CreationTimestamp.Time, Spec: *a.Spec.DeepCopy(), Status: *a.Status.AppStatus.DeepCopy(),
 		UID: string(a.UID), RestartedAt: a.RestartedAt(),
 	}
+	w.Status.ObservedGeneration = max(0, w.Status.ObservedGeneration) // the schema's default is for kstatus
 	switch {
 	case !a.DeletionTimestamp.IsZero():
 		if w.Status.Phase != runnerapi.PhaseDeleting {

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -38,7 +37,7 @@ type Fetch struct {
 func (f Fetch) Run(ctx context.Context) (Result, error) {
 	remote := git.Remote{URL: f.URL, Guard: f.Guard}
 	if f.ProxyOfEnv {
-		remote.Proxy = func(u *url.URL) (*url.URL, error) { return http.ProxyFromEnvironment(&http.Request{URL: u}) }
+		remote.Proxy = proxy.FromEnvironment()
 	}
 	if f.Secret != "" {
 		auth, err := f.auth()

@@ -83,7 +83,7 @@ func (p *Authenticator) KeepRenewed(ctx context.Context, tx *store.Tx, r store.R
 		return err
 	}
 	if now.Serial != r.Serial || !now.RevokedAt.IsZero() {
-		return problem.Errorf(problem.Conflict, "send it again", "Runner %s was changed at this moment", r.Name)
+		return problem.Errorf(problem.Busy, "send it again", "Runner %s was changed at this moment", r.Name)
 	}
 	now.ExpiresAt = issued.NotAfter
 	if err := tx.PutRunner(ctx, now); err != nil {

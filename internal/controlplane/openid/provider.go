@@ -16,6 +16,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 )
 
 const (
@@ -50,7 +51,7 @@ type discovered struct {
 
 // New returns the provider. The address is that to which it sends browsers back.
 func New(cfg Config, back string, now func() time.Time) *Provider {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport := proxy.FromEnvironment().Use(http.DefaultTransport.(*http.Transport).Clone())
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.Roots}
 	return &Provider{
 		cfg: cfg, now: now, back: back, turn: make(chan struct{}, 1),

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 )
 
 const (
@@ -46,7 +47,7 @@ func NewClient(c operators.Credentials, version string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := newClient(&http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment}, version)
+	client := newClient(proxy.FromEnvironment().Use(&http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}), version)
 	return &Client{url: strings.TrimSuffix(c.ControlPlane, "/"), http: client, credentials: c}, nil
 }
 
@@ -127,6 +128,9 @@ func (c *Client) unreachable(err error) error {
 	fix := "check that it runs there, and that nothing on the way refuses it"
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		fix = "use the credentials of the control plane that answers there, and check this machine's clock"
+	}
+	if failed, ok := proxy.Explain(err); ok {
+		err, fix = failed, failed.Fix
 	}
 	return fmt.Errorf("the control plane at %s could not be reached: %w (fix: %s)", c.url, err, fix)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
+	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
 )
@@ -108,9 +109,9 @@ func (s *server) router(version string) http.Handler {
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotFound, "see "+DocumentPath+" for the calls", "there is no such path"))
 	})
-	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotAllowed, "see "+DocumentPath+" for the calls", "the path has no such method"))
-	})
+	router.MethodNotAllowed(httpserver.NoMethod(func(r *http.Request, method string) bool {
+		return router.Match(chi.NewRouteContext(), method, r.URL.Path)
+	}))
 	s.api = humachi.New(router, apiConfig(version))
 	for _, c := range calls() {
 		c.register(s)

@@ -78,6 +78,7 @@ func TestOperatorAPI_RefusesRequests(t *testing.T) {
 	}{
 		"path":            {"GET", "none", "", 404, nil},
 		"method":          {"PUT", "tokens", "", 405, nil},
+		"method's case":   {"get", "tokens", "", 405, nil},
 		"another site":    {"POST", "tokens", "{}", 403, []string{"Sec-Fetch-Site", "cross-site"}},
 		"query":           {"GET", "tokens?x=1", "", 422, nil},
 		"body of a GET":   {"GET", "tokens", "{}", 400, nil},
@@ -95,6 +96,7 @@ func TestOperatorAPI_RefusesRequests(t *testing.T) {
 			assert.Equal(t, c.status, w.Code, w.Body)
 			assert.Equal(t, problem.ContentType, w.Header().Get("Content-Type"))
 			assert.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+			assert.Equal(t, c.status == 405, w.Header().Get("Allow") == "GET, POST")
 		})
 	}
 }

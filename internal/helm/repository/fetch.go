@@ -13,6 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -45,7 +46,7 @@ type Fetcher struct {
 func New(opts Options) *Fetcher {
 	f := &Fetcher{transport: opts.Transport, plain: opts.HTTPHosts}
 	if f.transport == nil {
-		t := http.DefaultTransport.(*http.Transport).Clone() // it heeds the environment's proxies
+		t := proxy.FromEnvironment().Use(http.DefaultTransport.(*http.Transport).Clone())
 		t.MaxIdleConns, t.ResponseHeaderTimeout = 2, fetchTimeout
 		f.transport = opts.Guard.Transport(t)
 	}

@@ -40,8 +40,8 @@ var calls = []Entry{
 	},
 	{
 		"PO-1007", "conflict", "Conflict with what exists",
-		"The name belongs to another owner, or the object changed after you read it.",
-		"Choose another name, or take the object over with --adopt. After a concurrent change, send the command again.",
+		"The name belongs to another owner, or the object does not allow the change. Repeating the command does not help.",
+		"Choose another name, or take the object over with --adopt.",
 		"docs/reference/runner-api.md#adopting-what-is-there",
 	},
 	{
@@ -115,6 +115,12 @@ var calls = []Entry{
 		"A connection to the control plane, the broker or the Git server failed: DNS, firewall, proxy, or the server is down.",
 		"Check from the same machine: `getent hosts HOST`, `curl -vk https://HOST:PORT/`. Set HTTPS_PROXY if you need a proxy.",
 		"docs/production/ports.md",
+	},
+	{
+		"PO-1020", "busy", "Another command is at work",
+		"Another command works on the object, the object is being deleted, or other clients change it all the time.",
+		"Send the same command again, after as many seconds as Retry-After says.",
+		"docs/reference/runner-api.md#errors",
 	},
 	{
 		"PO-1101", "agent_unreachable", "Agent not reachable",

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -24,7 +24,7 @@ type Remote struct {
 	URL  string
 	Auth Auth
 	// Proxy returns the proxy for HTTPS; nil means none. SSH uses none.
-	Proxy func(*url.URL) (*url.URL, error)
+	Proxy proxy.Func
 	// Guard decides to which hosts and addresses the agent connects.
 	Guard egress.Guard
 }

@@ -38,13 +38,10 @@ type overHTTPS struct {
 }
 
 func newHTTPS(u runnerapi.GitURL, r Remote, l Limits) *overHTTPS {
-	transport := &http.Transport{
+	transport := r.Proxy.Use(&http.Transport{
 		TLSClientConfig:       &tls.Config{RootCAs: r.Auth.Roots, MinVersion: tls.VersionTLS12},
 		ResponseHeaderTimeout: headerPatience, TLSHandshakeTimeout: headerPatience, ForceAttemptHTTP2: true,
-	}
-	if r.Proxy != nil {
-		transport.Proxy = func(q *http.Request) (*url.URL, error) { return r.Proxy(q.URL) }
-	}
+	})
 	s := &overHTTPS{
 		host: u.Host, base: "https://" + u.Host + (&url.URL{Path: strings.TrimSuffix(u.Path, "/")}).EscapedPath(),
 		scope: r.Auth.Scope, auth: r.Auth, limits: l,

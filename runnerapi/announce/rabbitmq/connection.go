@@ -14,6 +14,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 )
 
 // Config describes how to reach the brokers.
@@ -127,8 +129,8 @@ func (b *broker) dial(ctx context.Context, cfg *Config) (*Connection, error) {
 		Heartbeat:       heartbeat,
 		TLSClientConfig: tlsConfig,
 		Properties:      amqp.Table{"connection_name": cfg.Name, "product": "pipeops"},
-		Dial: func(network, addr string) (net.Conn, error) {
-			c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		Dial: func(_, addr string) (net.Conn, error) {
+			c, err := proxy.FromEnvironment().Dial(ctx, addr)
 			if err != nil {
 				return nil, err
 			}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 )
 
 // Code is the kind of an Error.
@@ -74,7 +76,10 @@ func dialError(user, broker string, err error) error {
 	var badCert *tls.CertificateVerificationError
 	var refused *amqp.Error
 	var network *net.OpError
+	via, proxied := proxy.Explain(err)
 	switch {
+	case proxied:
+		e.Code, e.Fix = CodeUnreachable, via.Fix
 	case errors.As(err, &refused) && refused.Code == amqp.AccessRefused:
 		e.Op, e.Code = "log in as "+user, CodeBadLogin
 		e.Fix = "check the user and password in the broker URL"

@@ -84,7 +84,7 @@ func statusTable(w io.Writer, app runnerapi.App) {
 		cli.Row(w, "Public:", url)
 	}
 	for _, c := range app.Status.Conditions {
-		if !c.Holds() {
+		if c.Lacks() {
 			cli.Row(w, string(c.Type)+":", base.ConditionText(c))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -147,16 +148,30 @@ func (l *Login) patiently(ctx context.Context, ask func(context.Context) error) 
 				Err: fmt.Errorf("control plane %s: %w", l.ControlPlane, err), Code: ExitRefused,
 				Fix: "check this machine's clock; renew the credentials with: pipeops-controlplane runner create NAME -o FILE",
 			}
+		case lacksProxy(err):
+			return l.unreachable("", err)
 		case time.Now().After(end):
-			return &ExitError{
-				Err: fmt.Errorf("the control plane could not be reached%s: %w", tried(l.patience), l.cause(err)), Code: ExitUnreachable,
-				Fix: "check that it runs at " + l.ControlPlane + " and that nothing on the way refuses it",
-			}
+			return l.unreachable(tried(l.patience), err)
 		}
 		if !retry.Wait(ctx, time.Second) {
 			return ctx.Err()
 		}
 	}
+}
+
+// lacksProxy reports whether the proxy wants other credentials, so that a retry changes nothing.
+func lacksProxy(err error) bool {
+	failed, ok := proxy.Explain(err)
+	return ok && failed.Credentials
+}
+
+func (l *Login) unreachable(tried string, err error) error {
+	err = l.cause(err)
+	fix := "check that it runs at " + l.ControlPlane + " and that nothing on the way refuses it"
+	if failed, ok := proxy.Explain(err); ok {
+		fix = failed.Fix
+	}
+	return &ExitError{Err: fmt.Errorf("the control plane could not be reached%s: %w", tried, err), Code: ExitUnreachable, Fix: fix}
 }
 
 // cause returns why the last try failed.

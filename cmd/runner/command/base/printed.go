@@ -23,7 +23,7 @@ func (a *CLI) printApp(app runnerapi.App, out *cli.Output) error {
 			cli.Say(w, "public at %s", cli.Printable(url))
 		}
 		for _, c := range app.Status.Conditions {
-			if !c.Holds() {
+			if c.Lacks() {
 				cli.Say(w, "%s", cli.Printable(ConditionText(c)))
 			}
 		}

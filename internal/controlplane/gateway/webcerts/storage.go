@@ -38,7 +38,7 @@ type Storage struct {
 	Holder string
 	Now    func() time.Time
 
-	turns turns
+	turns retry.Turns // the database keeps processes apart only: a holder may take its own lock again
 }
 
 var (
@@ -148,12 +148,12 @@ func (s *Storage) Stat(ctx context.Context, key string) (certmagic.KeyInfo, erro
 
 // Lock implements certmagic.Locker. It excludes this process's other callers too.
 func (s *Storage) Lock(ctx context.Context, name string) error {
-	if err := s.turns.take(ctx, name); err != nil {
+	if err := s.turns.Take(ctx, name); err != nil {
 		return err
 	}
 	err := s.lockOthersOut(ctx, name)
 	if err != nil {
-		s.turns.give(name)
+		s.turns.Give(name)
 	}
 	return err
 }
@@ -181,7 +181,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, d time.Durati
 
 // Unlock implements certmagic.Locker. It works when the caller's context has ended.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
-	defer s.turns.give(name)
+	defer s.turns.Give(name)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	return s.DB.UnlockGateway(ctx, name, s.Holder)

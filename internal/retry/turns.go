@@ -1,19 +1,18 @@
-package webcerts
+package retry
 
 import (
 	"context"
 	"sync"
 )
 
-// turns keeps the goroutines of one process apart, by a lock's name. The database keeps processes
-// apart only: a holder may take its own lock again.
-type turns struct {
+// Turns keep the goroutines of one process apart that work on the same object, by its name.
+type Turns struct {
 	mu    sync.Mutex
 	taken map[string]chan struct{} // closed when the turn is given back
 }
 
-// take waits until no other caller has the turn, or until the context ends.
-func (t *turns) take(ctx context.Context, name string) error {
+// Take waits until no other caller has the turn, or until the context ends.
+func (t *Turns) Take(ctx context.Context, name string) error {
 	for {
 		t.mu.Lock()
 		given, taken := t.taken[name]
@@ -34,8 +33,8 @@ func (t *turns) take(ctx context.Context, name string) error {
 	}
 }
 
-// give gives a turn back, if it was taken.
-func (t *turns) give(name string) {
+// Give gives a turn back, if it was taken.
+func (t *Turns) Give(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if given, taken := t.taken[name]; taken {
