@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"strings"
+	"unicode/utf8"
 
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -71,12 +72,23 @@ func (l Limits) Scan(text []byte) error {
 	switch {
 	case len(text) > l.Bytes:
 		return l.tooLong()
+	case !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0:
+		return errUTF8
 	case Values(text) > l.Values:
 		return l.tooMany()
 	case aliases(text) > l.Aliases:
 		return l.tooManyAliases()
 	}
 	return nil
+}
+
+// errUTF8 is about a text in another encoding. A parser of YAML reads UTF-16 too, of which the
+// limits know nothing.
+var errUTF8 error = &Error{Message: "the text is not UTF-8; it may be UTF-16, as Windows PowerShell writes it: save it as UTF-8"}
+
+// UTF16 reports whether a parser of YAML takes a text for UTF-16.
+func UTF16(text []byte) bool {
+	return bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff"))
 }
 
 // Values returns an upper bound of how many values a parser can make of a text: each entry of YAML
@@ -126,9 +138,9 @@ type Part struct {
 }
 
 // Split cuts a stream where a line is a document marker. In YAML no text can have such
-// a line within it.
+// a line within it. A byte order mark may begin each document (YAML 1.2.2, 9.1.1).
 func Split(text []byte) (parts []Part) {
-	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	text = withoutMark(text)
 	start, line, first := 0, 1, 1
 	for at := 0; at < len(text); {
 		end := len(text)
@@ -141,9 +153,15 @@ func Split(text []byte) (parts []Part) {
 		}
 		at = end
 		line++
+		if rest := withoutMark(text[at:]); len(rest) < len(text)-at && len(bytes.TrimSpace(text[start:at])) == len("---") {
+			at = len(text) - len(rest)
+			start, first = at, line
+		}
 	}
 	return append(parts, Part{text[start:], first})
 }
+
+func withoutMark(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }
 
 func marker(line []byte) bool {
 	rest, ok := bytes.CutPrefix(line, []byte("---"))
