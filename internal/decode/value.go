@@ -60,19 +60,25 @@ func (b *Budget) mapping(p Part, n *Node, depth int) (map[string]any, error) {
 		}
 		seen[name] = key
 		b.bytes += len(name)
-		switch {
-		case key.ShortTag() != "!!merge":
-			out[name], err = b.value(p, value, depth+1)
-		case value.Kind == Sequence:
-			merged = value.Content
-		default:
-			merged = []*Node{value}
+		if key.ShortTag() == mergeTag {
+			merged = mergedBy(value)
+			continue
 		}
-		if err != nil {
+		if out[name], err = b.value(p, value, depth+1); err != nil {
 			return nil, err
 		}
 	}
 	return out, b.merge(p, out, merged, depth+1)
+}
+
+const mergeTag = "!!merge"
+
+// mergedBy returns the mappings that the value of a merge key stands for.
+func mergedBy(n *Node) []*Node {
+	if n.Kind == Sequence {
+		return n.Content
+	}
+	return []*Node{n}
 }
 
 // merge adds the keys that a mapping does not have. Of two mappings, the first one wins.
@@ -138,7 +144,7 @@ func (p Part) scalar(n *Node) (any, error) {
 		return word, nil
 	}
 	switch tag {
-	case "!!str", "!!timestamp", "!!merge":
+	case "!!str", "!!timestamp", mergeTag:
 		return n.Value, nil
 	}
 	var value any

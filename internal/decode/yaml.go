@@ -10,40 +10,50 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FromYAML turns one document of YAML, or of JSON, into JSON, as Kubernetes reads YAML. A key
-// that is there twice is an error; a text without a document is null.
-func (l Limits) FromYAML(text []byte) ([]byte, error) {
+// Document returns the one document of a text; nil where the text has comments alone. A key that
+// is there twice is an error.
+func (l Limits) Document(text []byte) (*Document, error) {
 	if err := l.Scan(text); err != nil {
 		return nil, err
 	}
-	found := []byte("null")
-	budget, full := l.Budget(), false
+	var found *Document
+	budget := l.Budget()
 	for _, part := range Split(text) {
 		document, err := budget.Document(part)
 		if err != nil {
 			return nil, err
 		}
-		if document == nil {
-			continue
-		}
-		if full {
+		if document != nil && found != nil {
 			return nil, &Error{Line: document.Root.Line + part.Line - 1, Message: "a second document begins: give one"}
 		}
-		full = true
-		if found, err = document.JSON(); err != nil {
-			return nil, err
+		if document != nil {
+			found = document
 		}
 	}
 	return found, nil
 }
 
-// YAML decodes one document into a value. A field that the value does not have is an error.
-func (l Limits) YAML(text []byte, into any) error {
-	doc, err := l.FromYAML(text)
+// FromYAML turns one document of YAML, or of JSON, into JSON, as Kubernetes reads YAML. A text
+// without a document is null.
+func (l Limits) FromYAML(text []byte) ([]byte, error) {
+	document, err := l.Document(text)
 	if err != nil {
+		return nil, err
+	}
+	if document == nil {
+		return []byte("null"), nil
+	}
+	return document.JSON()
+}
+
+// YAML decodes one document into a value, as Document.Into does. A text without a document leaves
+// the value as it is.
+func (l Limits) YAML(text []byte, into any) error {
+	document, err := l.Document(text)
+	if err != nil || document == nil {
 		return err
 	}
-	return Strict(doc, into)
+	return document.Into(into)
 }
 
 // LooseYAML is like YAML for documents with more fields than requested.

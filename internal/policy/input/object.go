@@ -1,6 +1,7 @@
 package input
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -66,8 +68,11 @@ func ofApp(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 	var app struct {
 		Spec runnerapi.AppSpec `json:"spec"`
 	}
+	if err := decode.CheckTypes(u.Object, app); err != nil {
+		return runnerapi.ObjectIntent{Kind: kindApp}, mistyped("", err)
+	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &app); err != nil {
-		return runnerapi.ObjectIntent{Kind: kindApp}, unreadable("spec", err)
+		return runnerapi.ObjectIntent{Kind: kindApp}, unreadable("spec", "cannot be read as that of an App")
 	}
 	in := App(app.Spec)
 	in.Kind, in.Name = kindApp, u.GetName()
@@ -91,20 +96,30 @@ func ofApp(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 	return w.in, w.err
 }
 
-// readable refuses the spec of pods that Kubernetes could not read either, or not as this does.
+// readable refuses the spec of pods that Kubernetes could not read either.
 func readable(u *unstructured.Unstructured, path []string) error {
-	raw, _, err := unstructured.NestedMap(u.Object, path...)
-	if err == nil {
-		err = runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &corev1.PodSpec{})
+	var at any = u.Object
+	for n, step := range path {
+		fields, ok := at.(map[string]any)
+		if !ok && at != nil {
+			return unreadable(strings.Join(path[:n], "."), "is not an object")
+		}
+		at = fields[step]
 	}
-	if err != nil {
-		return unreadable(fmt.Sprint(path), err)
-	}
-	return nil
+	return mistyped(strings.Join(path, "."), decode.CheckTypes(at, corev1.PodSpec{}))
 }
 
-func unreadable(field string, err error) error {
-	return problem.Errorf(problem.Invalid, "correct the manifest", "it cannot be read: %.300v", err).WithField(field)
+// mistyped returns the error of CheckTypes for a value that is in a field.
+func mistyped(field string, err error) error {
+	e := &decode.Error{}
+	if errors.As(err, &e) {
+		return unreadable(strings.TrimSuffix(field+"."+e.Field, "."), e.Message)
+	}
+	return err
+}
+
+func unreadable(field, message string) error {
+	return problem.Errorf(problem.Invalid, "correct the manifest", "%s", message).WithField(field)
 }
 
 // walk gathers what an object brings.
@@ -213,7 +228,7 @@ func (w *walk) quantity(field string, v any) string {
 	}
 	q, err := resource.ParseQuantity(fmt.Sprint(v))
 	if err != nil {
-		w.err = unreadable(field+".resources.limits", err)
+		w.err = unreadable(field+".resources.limits", err.Error())
 		return ""
 	}
 	return q.String()
