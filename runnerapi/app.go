@@ -139,6 +139,16 @@ func (p Port) ServicePort() int32 {
 	return cmp.Or(p.Service, p.Port)
 }
 
+// UDPOnly reports whether the App declares a port for UDP and not for TCP.
+func (s AppSpec) UDPOnly(port int32) bool {
+	udp, tcp := false, false
+	for _, p := range s.Ports {
+		udp = udp || p.Port == port && p.Protocol == "UDP"
+		tcp = tcp || p.Port == port && p.Protocol != "UDP"
+	}
+	return udp && !tcp
+}
+
 // EnvVar is an environment variable: a value, or a key of a Secret or
 // ConfigMap. Exactly one of Value, Secret and ConfigMap may be set.
 //

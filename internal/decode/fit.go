@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Into decodes a document into a value. Fields that the value does not have, and values of another
@@ -252,8 +253,14 @@ func decodesItself(value any, t reflect.Type) (bool, error) {
 	return true, err
 }
 
+// knownFields has what fieldsOf has returned: a manifest of many objects asks often.
+var knownFields sync.Map
+
 // fieldsOf returns the types of a struct's fields by their names in JSON.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	if known, ok := knownFields.Load(t); ok {
+		return known.(map[string]reflect.Type)
+	}
 	fields := map[string]reflect.Type{}
 	for _, field := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -265,5 +272,6 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 		}
 		fields[name] = field.Type
 	}
+	knownFields.Store(t, fields)
 	return fields
 }

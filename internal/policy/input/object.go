@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
@@ -35,6 +35,22 @@ var pods = map[string][]string{
 // RunsPods reports whether a kind is one of Kubernetes' own that run pods.
 func RunsPods(kind string) bool { return pods[kind] != nil }
 
+// PodSpec returns the spec of the pods that an object makes, their labels, and where the spec is.
+// It returns nil for other objects.
+func PodSpec(u *unstructured.Unstructured) (spec map[string]any, labels map[string]string, at string) {
+	path := pods[denylist.Kind(u.GroupVersionKind())]
+	if path == nil {
+		return nil, nil, ""
+	}
+	value, _, err := unstructured.NestedFieldNoCopy(u.Object, path...)
+	if err != nil {
+		return nil, nil, ""
+	}
+	spec, _ = value.(map[string]any)
+	labels, _, _ = unstructured.NestedStringMap(u.Object, append(slices.Clone(path[:len(path)-1]), "metadata", "labels")...)
+	return spec, labels, strings.Join(path, ".")
+}
+
 // Object returns what an object of any kind brings. Fields are those of the object. It returns an
 // error for an object that runs pods and cannot be read: such an object is not allowed through.
 func Object(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
@@ -43,12 +59,10 @@ func Object(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 		return ofApp(u)
 	}
 	w := walk{in: runnerapi.ObjectIntent{Kind: kind, Name: u.GetName()}}
-	if path := pods[kind]; path != nil {
-		w.known = true
-		if err := readable(u, path); err != nil {
-			return w.in, err
-		}
+	if err := readable(u); err != nil {
+		return w.in, err
 	}
+	w.known = RunsPods(kind)
 	if data[kind] {
 		meta, _ := u.Object["metadata"].(map[string]any)
 		w.annotations("metadata.annotations", meta["annotations"])
@@ -69,7 +83,7 @@ func ofApp(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 		Spec runnerapi.AppSpec `json:"spec"`
 	}
 	if err := decode.CheckTypes(u.Object, app); err != nil {
-		return runnerapi.ObjectIntent{Kind: kindApp}, mistyped("", err)
+		return runnerapi.ObjectIntent{Kind: kindApp}, mistyped(err)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &app); err != nil {
 		return runnerapi.ObjectIntent{Kind: kindApp}, unreadable("spec", "cannot be read as that of an App")
@@ -96,24 +110,19 @@ func ofApp(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 	return w.in, w.err
 }
 
-// readable refuses the spec of pods that Kubernetes could not read either.
-func readable(u *unstructured.Unstructured, path []string) error {
-	var at any = u.Object
-	for n, step := range path {
-		fields, ok := at.(map[string]any)
-		if !ok && at != nil {
-			return unreadable(strings.Join(path[:n], "."), "is not an object")
-		}
-		at = fields[step]
+// readable refuses an object of Kubernetes' own kinds that the API server could not decode either.
+func readable(u *unstructured.Unstructured) error {
+	sample, err := scheme.Scheme.New(u.GroupVersionKind())
+	if err != nil { // a kind of others, which the API server checks
+		return nil //nolint:nilerr // as above
 	}
-	return mistyped(strings.Join(path, "."), decode.CheckTypes(at, corev1.PodSpec{}))
+	return mistyped(decode.CheckTypes(u.Object, sample))
 }
 
-// mistyped returns the error of CheckTypes for a value that is in a field.
-func mistyped(field string, err error) error {
-	e := &decode.Error{}
-	if errors.As(err, &e) {
-		return unreadable(strings.TrimSuffix(field+"."+e.Field, "."), e.Message)
+// mistyped returns the error of CheckTypes as a problem.
+func mistyped(err error) error {
+	if e := (&decode.Error{}); errors.As(err, &e) {
+		return unreadable(e.Field, e.Message)
 	}
 	return err
 }
