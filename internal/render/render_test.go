@@ -181,6 +181,7 @@ func TestRender_NamesMistakes(t *testing.T) {
 		part string
 	}{
 		"no manifests":        {render.Job{Type: render.Manifests, Path: "web", Files: files("a.yaml", "a")}, "no manifests in web"},
+		"values":              {render.Job{Type: render.Chart, Path: "web", Files: chartFiles(), Values: "b: &b {a: 1}\nc: {<<: *b, a: 2}\na: 1\na: 2\n"}, `values: line 4: the key "a" is there twice`},
 		"no kustomization":    {render.Job{Type: render.Kustomize, Files: files("a.yaml", "a")}, "no kustomization.yaml"},
 		"over https":          {render.Job{Type: render.Kustomize, Files: kustomization("resources: [https://example.com/a.yaml]")}, "nothing is fetched"},
 		"over git":            {render.Job{Type: render.Kustomize, Files: kustomization("resources: [github.com/a/b/c]", "github.com/a/b/c/kustomization.yaml", "")}, "nothing is fetched"},
