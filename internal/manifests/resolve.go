@@ -43,18 +43,18 @@ func (r *run) resolve(ctx context.Context, objects []*unstructured.Unstructured)
 			i.fail(i.located(err))
 		}
 	}
-	r.unduplicated()
+	unduplicated(r.given)
 	r.items = inOrder(r.given)
 }
 
 // unduplicated removes the list entries that a server-side apply refuses, with a warning.
-func (r *run) unduplicated() {
-	objects := make([]*unstructured.Unstructured, len(r.given))
-	for n, i := range r.given {
+func unduplicated(items []*item) {
+	objects := make([]*unstructured.Unstructured, len(items))
+	for n, i := range items {
 		objects[n] = i.object
 	}
 	warnings := duplicates.Remove(objects)
-	for _, i := range r.given {
+	for _, i := range items {
 		i.out.Warnings = warnings[i.object]
 	}
 }
