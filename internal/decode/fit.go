@@ -109,7 +109,8 @@ func (f *fitting) mapping(value map[string]any, t reflect.Type) (any, error) {
 }
 
 func (f *fitting) scalar(value any, t reflect.Type) (any, error) {
-	kind, fits := "a number", false
+	var fits bool
+	kind := "a number"
 	switch value := value.(type) {
 	case string:
 		kind, fits = "a text", t.Kind() == reflect.String || t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8
@@ -140,7 +141,7 @@ func holds(t reflect.Type, number any) bool {
 	case !whole || !zero.CanInt() && !zero.CanUint():
 		return false
 	case zero.CanUint():
-		return n.CanUint() || n.CanInt() && n.Int() >= 0 && !zero.OverflowUint(uint64(n.Int()))
+		return n.CanUint() || n.CanInt() && n.Int() >= 0 // one that is too large fails when it is decoded
 	case n.CanInt():
 		return !zero.OverflowInt(n.Int())
 	}
