@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -15,15 +15,17 @@ import (
 // Omada's (ports).
 func TestHelmRelease_LastOfDuplicateKeys(t *testing.T) {
 	env, r := releases(t, "twice")
-	chart := pack(t, map[string]string{"templates/all.yaml": `apiVersion: apps/v1
-kind: Deployment
+	chart := pack(t, map[string]string{"templates/all.yaml": `apiVersion: batch/v1
+kind: CronJob
 metadata: {name: twice}
 spec:
-  replicas: 0
-  selector: {matchLabels: {app: twice}}
-  template:
-    metadata: {labels: {app: twice}}
-    spec:
+  schedule: "0 0 1 1 *"
+  jobTemplate:
+   spec:
+    template:
+     metadata: {labels: {app: twice}}
+     spec:
+      restartPolicy: Never
       containers:
       - name: c
         image: registry.example.com/shop/web:1
@@ -52,9 +54,9 @@ spec: {selector: {app: twice}, ports: [{port: 80, targetPort: manage}]}
 			}
 			assert.Len(t, warnings, 2)
 		}
-		var live appsv1.Deployment
+		var live batchv1.CronJob
 		require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "twice"}, &live))
-		c := live.Spec.Template.Spec.Containers[0]
+		c := live.Spec.JobTemplate.Spec.Template.Spec.Containers[0]
 		assert.Equal(t, greeting, c.Env[0].Value)
 		assert.Equal(t, "portal", c.Ports[0].Name)
 		s, err := service(t, env, "twice")
