@@ -69,8 +69,8 @@ func (t AppType) Scales() bool { return t == "" || t == TypeDeployment || t == T
 type AppSpec struct {
 	Type                 AppType         `json:"type,omitempty" enum:"Deployment,StatefulSet,DaemonSet,Job,CronJob,Pipeline" default:"Deployment" doc:"Kind of workload the App becomes. It cannot change later."`
 	Image                string          `json:"image" minLength:"1" maxLength:"512" pattern:"^[^\\s]+$" doc:"Container image reference." example:"registry.example.com/shop/web:1.4.2"`
-	Command              []string        `json:"command,omitempty" maxItems:"64" doc:"Replaces the image's entrypoint."`
-	Args                 []string        `json:"args,omitempty" maxItems:"256" doc:"Replaces the image's arguments."`
+	Command              []string        `json:"command,omitempty" maxItems:"64" doc:"Replaces the image's entrypoint. $$ runs as $, and $(NAME) as a variable."`
+	Args                 []string        `json:"args,omitempty" maxItems:"256" doc:"Replaces the image's arguments. $$ runs as $, and $(NAME) as a variable."`
 	Replicas             *int32          `json:"replicas,omitempty" minimum:"0" maximum:"1000" doc:"Number of pods of a Deployment or StatefulSet; 1 for a new App when absent. Without autoscaling beside it, it turns autoscaling off. With autoscaling it says only whether to run at all: 0 stops the App."`
 	Autoscaling          *Autoscaling    `json:"autoscaling,omitempty" doc:"Lets the load decide the number of pods of a Deployment or StatefulSet."`
 	Schedule             *Schedule       `json:"schedule,omitempty" doc:"When a CronJob runs."`
@@ -139,13 +139,23 @@ func (p Port) ServicePort() int32 {
 	return cmp.Or(p.Service, p.Port)
 }
 
+// UDPOnly reports whether the App declares a port for UDP and not for TCP.
+func (s AppSpec) UDPOnly(port int32) bool {
+	udp, tcp := false, false
+	for _, p := range s.Ports {
+		udp = udp || p.Port == port && p.Protocol == "UDP"
+		tcp = tcp || p.Port == port && p.Protocol != "UDP"
+	}
+	return udp && !tcp
+}
+
 // EnvVar is an environment variable: a value, or a key of a Secret or
 // ConfigMap. Exactly one of Value, Secret and ConfigMap may be set.
 //
 // +kubebuilder:object:generate=true
 type EnvVar struct {
 	Name      string  `json:"name" minLength:"1" maxLength:"253" pattern:"^[A-Za-z_.-][A-Za-z0-9_.-]*$"`
-	Value     string  `json:"value,omitempty" maxLength:"32768" doc:"Plain value. Put secret values into a Secret instead: a spec can be read back."`
+	Value     string  `json:"value,omitempty" maxLength:"32768" doc:"Plain value, in which $$ runs as $ and $(NAME) as a variable. Put secret values into a Secret instead: a spec can be read back."`
 	Secret    *KeyRef `json:"secret,omitempty" doc:"Takes the value from a key of a Secret."`
 	ConfigMap *KeyRef `json:"configMap,omitempty" doc:"Takes the value from a key of a ConfigMap."`
 }

@@ -11,7 +11,8 @@ const (
 	DefaultCallTimeout = 30 * time.Second // of a call that neither waits nor streams
 	MaxWait            = params.MaxWait   // of ?wait=
 	MaxAppBody         = 1 << 20
-	MaxSecretBody      = 3 << 19 // 1.5 MiB: Kubernetes' 1 MiB of values, as base64
+	MaxSecretData      = 1 << 20                  // of all values together, as Kubernetes has it
+	MaxSecretBody      = 6*MaxSecretData + 64<<10 // JSON may write each byte of a value as \u0000
 )
 
 // MaxManifestsBody bounds the manifests of one call.

@@ -78,6 +78,8 @@ type AppliedObject struct {
 	Problem *Error      `json:"problem,omitempty" doc:"Why it failed."`
 	State   ObjectState `json:"state,omitempty" enum:"ready,inProgress,failed,missing,unknown" doc:"How it is; absent for what is gone, and in a dry run."`
 	Message string      `json:"message,omitempty" doc:"What it waits for, or what there is to know."`
+	// Warnings are those of kubectl's client-side apply.
+	Warnings []string `json:"warnings,omitempty" doc:"List entries of the manifest that were left out, because a later one has the same key."`
 	// Diagnosis is of what runs pods.
 	Diagnosis *Diagnosis `json:"diagnosis,omitempty" doc:"What is wrong with it, where it runs pods."`
 	LastLines []string   `json:"lastLines,omitempty" doc:"Last lines of the init container that the message names."`

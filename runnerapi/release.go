@@ -191,6 +191,7 @@ type ReleaseObject struct {
 
 	State     ObjectState `json:"state,omitempty" enum:"ready,inProgress,failed,missing,unknown" doc:"How it is, of what runs pods, where one release is asked for."`
 	Message   string      `json:"message,omitempty" doc:"What it waits for, or what is wrong."`
+	Warnings  []string    `json:"warnings,omitempty" doc:"List entries of the template that were left out, because a later one has the same key."`
 	Diagnosis *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong with it."`
 	LastLines []string    `json:"lastLines,omitempty" doc:"Last lines of the init container that the message names."`
 }

@@ -121,14 +121,20 @@ func (s AppSpec) Validate() []FieldError {
 // Validate returns errors for keys that Kubernetes would refuse, or that occur twice.
 func (s SecretSpec) Validate() []FieldError {
 	v := &validation{}
+	size := 0
 	for _, key := range sortedKeys(s.Data) {
+		size += len(s.Data[key])
 		v.dataKey("data."+key, key)
 	}
 	for _, key := range sortedKeys(s.BinaryData) {
+		size += len(s.BinaryData[key])
 		v.dataKey("binaryData."+key, key)
 		if _, twice := s.Data[key]; twice {
 			v.add("binaryData."+key, "the key is in data too; give it once")
 		}
+	}
+	if size > MaxSecretData {
+		v.add("data", "the values have %d bytes; Kubernetes keeps at most %d, in one Secret or ConfigMap", size, MaxSecretData)
 	}
 	return v.errs
 }

@@ -10,4 +10,4 @@
 package app
 
 //go:generate go tool -modfile=../tools/go.mod controller-gen object paths=./v1alpha1
-//go:generate go test ./crd -run CRD_UpToDate -update
+//go:generate go test ./crd -run UpToDate -update

@@ -17,6 +17,17 @@ func TestRead(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, appfile.File{Spec: runnerapi.AppSpec{Image: "a", Replicas: new(int32(2))}}, file)
 
+	file, err = appfile.Read([]byte("image: a\nresources: {limits: {cpu: 2, memory: 1e9}}\ndisruption: {minAvailable: 1}\n" +
+		"env:\n- &a {name: PORT, value: 8080}\n- {<<: *a, name: YES}\n- {name: V, value: 1.10}\n- {name: DEBUG, value: yes}\n- {name: NONE, value: null}\n"))
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.ResourceAmounts{CPU: "2", Memory: "1e9"}, file.Spec.Resources.Limits)
+	assert.Equal(t, "1", file.Spec.Disruption.MinAvailable)
+	values := map[string]string{}
+	for _, e := range file.Spec.Env {
+		values[e.Name] = e.Value
+	}
+	assert.Equal(t, map[string]string{"PORT": "8080", "YES": "8080", "V": "1.10", "DEBUG": "yes", "NONE": ""}, values, "as they are written")
+
 	file, err = appfile.Read([]byte("apiVersion: pipeops.io/v1alpha1\nkind: App\nmetadata: {name: web, namespace: shop, labels: {a: b}}\nspec: {image: a}\n"))
 	require.NoError(t, err)
 	assert.Equal(t, appfile.File{Namespace: "shop", Name: "web", Spec: runnerapi.AppSpec{Image: "a"}}, file)
@@ -24,12 +35,18 @@ func TestRead(t *testing.T) {
 
 func TestRead_NamesMistakes(t *testing.T) {
 	for text, says := range map[string]string{
-		"- a\n":                            "is not an object",
-		"apiVersion: apps/v1\nkind: Pod\n": `is a "Pod" of "apps/v1", not an App of pipeops.io/v1alpha1`,
-		"imge: a\n":                        `unknown field "imge"`,
-		"image: 1\n":                       "image: is a number, but has to be a text; put it in quotes",
-		"image: a\nimage: b\n":             `line 2: the key "image" is there twice`,
-		"image: a\n---\nimage: b\n":        "a second document begins",
+		"- a\n":                                  "is not an object",
+		"apiVersion: apps/v1\nkind: Pod\n":       `is a "Pod" of "apps/v1", not an App of pipeops.io/v1alpha1`,
+		"imge: a\n":                              "line 1: imge: there is no such field",
+		"image: a\nargs: /x\n":                   "line 2: args: is a text, but has to be a list",
+		"image: {}\n":                            "line 1: image: is an object, but has to be a text; put it in quotes",
+		"ports:\n- port: 80\n- {port: \"81\"}\n": "line 3: ports[1].port: is a text, but has to be a whole number of 32 bits",
+		"x: &x {prt: 1}\nports: [{<<: *x}]":      "line 1: ports[0].prt: there is no such field",
+		"spec: {}\n":                             "line 1: spec: there is no such field",
+		"replicas: 1e10":                         "line 1: replicas: is a number, but has to be a whole number of 32 bits",
+		`{"env":[{"name":"A"},` + "\n" + `{"name":["B"]}]}`: "line 2: env[1].name: is a list, but has to be a text; put it in quotes",
+		"image: a\nimage: b\n":                              `line 2: the key "image" is there twice`,
+		"image: a\n---\nimage: b\n":                         "a second document begins",
 	} {
 		_, err := appfile.Read([]byte(text))
 		require.ErrorContains(t, err, says, text)

@@ -1,6 +1,7 @@
 package decode_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 )
@@ -79,9 +81,14 @@ func TestFromYAML_AsKubernetes(t *testing.T) {
 		"# a note\n---\n# b\n":               "null",
 		"a: yes\nb: 0644\n":                  `{"a":true,"b":420}`,
 		"a: &a {b: c}\nd: {<<: *a, e: *a}\n": `{"a":{"b":"c"},"d":{"b":"c","e":{"b":"c"}}}`,
-		"---\n# a note\n---\na: b\n---\n# the end\n":     `{"a":"b"}`,
-		"\ufeff{\"a\": 9007199254740993}":                `{"a":9007199254740993}`,
-		"a: |\n " + strings.Repeat("*star* ", 10) + "\n": `{"a":"` + strings.Repeat("*star* ", 10) + `\n"}`,
+		"---\n# a note\n---\na: b\n---\n# the end\n":                                    `{"a":"b"}`,
+		"\ufeff{\"a\": 9007199254740993}":                                               `{"a":9007199254740993}`,
+		"a: {<<: {a: 1}, a: 2}\nb: {a: 2, <<: {a: 1, b: 3}}\n":                          `{"a":{"a":2},"b":{"a":2,"b":3}}`,
+		"a: &a {k: 1}\nb: &b {<<: *a, l: 2}\nc: {<<: [{k: 3, m: 4}, *b]}\n":             `{"a":{"k":1},"b":{"k":1,"l":2},"c":{"k":3,"l":2,"m":4}}`,
+		"yes: y\n1: 2001-01-01\n1.50: off\n\"on\": 'on'\nb: !!binary aGk=\n":            `{"1":"2001-01-01","1.5":false,"b":"hi","on":"on","true":true}`,
+		"---\r\n\ufeff# a note\r\n---\n\ufeffa: \"x\n  ---\n  \ufeffy\"\n":              "{\"a\":\"x --- \ufeffy\"}",
+		"---\n{\"a\":\"\\ud83d\\ude00\\/\u0085\",\n\t\"yes\": [true,null,-1.5e1,1e30]}": "{\"a\":\"😀/\u0085\",\"yes\":[true,null,-15,1e+30]}",
+		"a: |\n " + strings.Repeat("*star* ", 10) + "\n":                                `{"a":"` + strings.Repeat("*star* ", 10) + `\n"}`,
 	} {
 		doc, err := decode.Text.FromYAML([]byte(text))
 		require.NoError(t, err, text)
@@ -95,7 +102,16 @@ func TestFromYAML_ErrorsNameLine(t *testing.T) {
 		"---\na: hunter2\na: c\n":                           `line 3: the key "a" is there twice, first in line 2`,
 		"a: hunter2\n---\nb: c\n":                           "line 3: a second document begins: give one",
 		"? [hunter2]\n: b\n":                                "line 1: a key has to be a text",
-		"a: !!int hunter2\n":                                "cannot be read as Kubernetes reads YAML",
+		"a: !!int hunter2\n":                                "line 1: the value does not fit its tag !!int",
+		"a: .inf\n":                                         ".inf or .nan",
+		"a: {yes: 1}\nb: {yes: 1,\n on: hunter2}":           `line 3: the key on is there twice, first in line 2 as yes: without quotes both mean true; put them in quotes`,
+		"a: 1\n<<: hunter2\n":                               "line 2: the merge key << takes a mapping, or a list of mappings",
+		"a: 1\n<<: {a: 2}\n<<: {a: 3}\n":                    `line 3: the key "<<" is there twice, first in line 2`,
+		"{\"a\":\n1,\n\"a\":\"hunter2\"}":                   `line 3: the key "a" is there twice, first in line 1`,
+		"{\"a\": 1e400}":                                    "line 1: the value does not fit its tag !!float",
+		"a: {~: hunter2}\n":                                 "line 1: a key has to be a text: put it in quotes",
+		"\xff\xfea\x00:\x00 \x00b\x00":                      "the text is not UTF-8",
+		"a\x00:\x00 \x00b\x00":                              "the text is not UTF-8",
 		"a: *hunter2\n":                                     "not YAML",
 		strings.Repeat("[", 200) + "hunter2":                "not YAML",
 		strings.Repeat("[", 200) + strings.Repeat("]", 200): "nested more than 100 deep: flatten them",
@@ -114,7 +130,7 @@ func TestYAML_UnknownFields(t *testing.T) {
 	var into struct {
 		A string `json:"a"`
 	}
-	require.ErrorContains(t, decode.Text.YAML([]byte("a: b\nc: d\n"), &into), `unknown field "c"`)
+	require.ErrorContains(t, decode.Text.YAML([]byte("a: b\nc: d\n"), &into), "line 2: c: there is no such field")
 	require.NoError(t, decode.Text.LooseYAML([]byte("a: b\nc: d\n"), &into))
 	assert.Equal(t, "b", into.A)
 }
@@ -147,6 +163,7 @@ func FuzzFromYAML(f *testing.F) {
 	for _, seed := range []string{
 		"", "a: b\n", "a: &a [*a]\n", bomb(0), repeated(2000, 30), "a: b\n---\nc: d\n", "%YAML 1.1\n---\na: b\n", "? a\n: b\n",
 		"a: !!binary aGk=\n", "a: &a {b: c}\nd: {<<: [*a, *a]}\n", "\ufeff--- |\n a\n", `{"a":[1,2e400,"\u0000"]}`, "a: [*a\r*b\u2028*c]",
+		"a: {b: 1, <<: {b: 2}}\n", "yes: 0x1f\n.5: 1_0\n", "--- \n\ufeffa: 0o7\n", `{"a":"\ud83d\ude00"}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -162,6 +179,9 @@ func FuzzFromYAML(f *testing.F) {
 			return
 		}
 		require.True(t, json.Valid(doc))
+		if kubernetes, err := yaml.YAMLToJSONStrict(text); err == nil && !bytes.ContainsAny(text, "\ufeff\u0085\u2028\u2029\\!") && !bytes.Contains(bytes.ToLower(text), []byte("inf")) {
+			require.JSONEq(t, string(kubernetes), string(doc))
+		}
 		require.LessOrEqual(t, len(doc), 6*limits.Expanded+32*limits.Values)
 	})
 }

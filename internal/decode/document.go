@@ -2,6 +2,7 @@ package decode
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +10,6 @@ import (
 	"strings"
 
 	yamlnode "go.yaml.in/yaml/v3" // for its nodes, which know their lines and leave aliases as they are
-	"sigs.k8s.io/yaml"
 )
 
 // Node is a place in a document.
@@ -33,8 +33,9 @@ func (l Limits) Budget() *Budget { return &Budget{limits: l} }
 
 // Document is one that is within its limits.
 type Document struct {
-	Root *Node // its lines are counted within the document
-	part Part
+	Root  *Node // its lines are counted within the document
+	part  Part
+	value any
 }
 
 // Document parses one; nil where a text holds comments alone.
@@ -43,17 +44,18 @@ func (b *Budget) Document(part Part) (*Document, error) {
 	if root == nil || err != nil {
 		return nil, err
 	}
-	if err := b.check(part, root, 0); err != nil {
+	value, err := b.value(part, root, 0)
+	if err != nil {
 		return nil, err
 	}
-	return &Document{Root: root, part: part}, nil
+	return &Document{Root: root, part: part, value: value}, nil
 }
 
-// JSON returns the document as Kubernetes reads YAML, which is YAML 1.1.
+// JSON returns the document as Kubernetes reads YAML.
 func (d *Document) JSON() ([]byte, error) {
-	raw, err := yaml.YAMLToJSONStrict(d.part.Text)
-	if err != nil { // it quotes what it reads, which may be secret
-		return nil, d.part.fail(d.Root.Line, "the document cannot be read as Kubernetes reads YAML")
+	raw, err := json.Marshal(d.value)
+	if err != nil { // it has an infinite number
+		return nil, d.part.fail(d.Root.Line, "the document has .inf or .nan, which JSON cannot express")
 	}
 	return raw, nil
 }
@@ -63,6 +65,9 @@ func (p Part) fail(line int, format string, args ...any) error {
 }
 
 func (p Part) parse() (*Node, error) {
+	if root := p.parseJSON(); root != nil {
+		return root, nil
+	}
 	decoder := yamlnode.NewDecoder(bytes.NewReader(p.Text))
 	doc, next := Node{}, Node{}
 	if err := decode(decoder, &doc); errors.Is(err, io.EOF) {
@@ -101,51 +106,13 @@ func (p Part) syntax(err error) error {
 	return p.fail(line, "not YAML: %.200s", text)
 }
 
-// check walks a document with its aliases, as often as they stand for something.
-func (b *Budget) check(p Part, n *Node, depth int) error {
-	b.values++
-	b.bytes += len(n.Value)
-	switch {
-	case b.values > b.limits.Values || b.bytes > b.limits.Expanded:
-		return b.limits.tooExpanded(p.Line + n.Line - 1)
-	case depth > b.limits.Depth:
-		return b.limits.tooDeep(p.Line + n.Line - 1)
-	case n.Kind == Alias:
-		return b.check(p, n.Alias, depth+1)
-	case n.Kind == Mapping:
-		return b.mapping(p, n, depth)
-	}
-	for _, child := range n.Content {
-		if err := b.check(p, child, depth+1); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (b *Budget) mapping(p Part, n *Node, depth int) error {
-	seen := make(map[string]int, len(n.Content)/2)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := n.Content[i]
-		if key.Kind != yamlnode.ScalarNode {
-			return p.fail(key.Line, "a key has to be a text")
-		}
-		if before, twice := seen[key.Value]; twice {
-			return p.fail(key.Line, "the key %.100q is there twice, first in line %d", key.Value, p.Line+before-1)
-		}
-		seen[key.Value] = key.Line
-		b.bytes += len(key.Value)
-		if err := b.check(p, n.Content[i+1], depth+1); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // PlainAliases refuses a text whose aliases expand beyond the limits. It is for decoders that are
 // not ours, which write aliases out: kustomize's, Helm's and Kubernetes' own. It accepts duplicate
 // keys.
 func (l Limits) PlainAliases(text []byte) error {
+	if UTF16(text) {
+		return errUTF8
+	}
 	if !starred(text) {
 		return nil
 	}
@@ -162,8 +129,8 @@ func (l Limits) PlainAliases(text []byte) error {
 		if err != nil {
 			return Part{Line: 1}.syntax(err)
 		}
-		if !budget.holds(&n, 0) {
-			return l.tooExpanded(n.Line)
+		if err := budget.hold(&n, 0); err != nil {
+			return err
 		}
 	}
 }
@@ -178,20 +145,18 @@ func decode(d *yamlnode.Decoder, into *Node) (err error) {
 	return d.Decode(into)
 }
 
-// holds reports whether the budget has room for a node and all below it.
-func (b *Budget) holds(n *Node, depth int) bool {
-	b.values++
-	b.bytes += len(n.Value)
-	switch {
-	case b.values > b.limits.Values || b.bytes > b.limits.Expanded || depth > b.limits.Depth:
-		return false
-	case n.Kind == Alias:
-		return b.holds(n.Alias, depth+1)
+// hold counts a node and all below it.
+func (b *Budget) hold(n *Node, depth int) error {
+	if err := b.take(Part{Line: 1}, n, depth); err != nil {
+		return err
+	}
+	if n.Kind == Alias {
+		return b.hold(n.Alias, depth+1)
 	}
 	for _, child := range n.Content {
-		if !b.holds(child, depth+1) {
-			return false
+		if err := b.hold(child, depth+1); err != nil {
+			return err
 		}
 	}
-	return true
+	return nil
 }

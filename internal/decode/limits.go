@@ -33,16 +33,21 @@ func LimitsFor(bytes int) Limits {
 
 // Error describes what is wrong with a text. It quotes no values, which may be secret.
 type Error struct {
-	Line    int // from 1; 0 for the text as a whole
+	Line    int    // from 1; 0 for the text as a whole
+	Field   string // that it is about, such as env[0].value, or empty
 	Message string
 	Limit   string // name of the limit that the text exceeds; empty when it is malformed
 }
 
 func (e *Error) Error() string {
-	if e.Line == 0 {
-		return e.Message
+	text := e.Message
+	if e.Field != "" {
+		text = e.Field + ": " + text
 	}
-	return fmt.Sprintf("line %d: %s", e.Line, e.Message)
+	if e.Line == 0 {
+		return text
+	}
+	return fmt.Sprintf("line %d: %s", e.Line, text)
 }
 
 // Exceeded reports whether an error is about a limit, rather than about the form of a text.

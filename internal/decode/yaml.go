@@ -4,45 +4,56 @@ import (
 	"bytes"
 	"errors"
 	"strings"
+	"unicode/utf8"
 
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
-// FromYAML turns one document of YAML, or of JSON, into JSON, as Kubernetes reads YAML. A key
-// that is there twice is an error; a text without a document is null.
-func (l Limits) FromYAML(text []byte) ([]byte, error) {
+// Document returns the one document of a text; nil where the text has comments alone. A key that
+// is there twice is an error.
+func (l Limits) Document(text []byte) (*Document, error) {
 	if err := l.Scan(text); err != nil {
 		return nil, err
 	}
-	found := []byte("null")
-	budget, full := l.Budget(), false
+	var found *Document
+	budget := l.Budget()
 	for _, part := range Split(text) {
 		document, err := budget.Document(part)
 		if err != nil {
 			return nil, err
 		}
-		if document == nil {
-			continue
-		}
-		if full {
+		if document != nil && found != nil {
 			return nil, &Error{Line: document.Root.Line + part.Line - 1, Message: "a second document begins: give one"}
 		}
-		full = true
-		if found, err = document.JSON(); err != nil {
-			return nil, err
+		if document != nil {
+			found = document
 		}
 	}
 	return found, nil
 }
 
-// YAML decodes one document into a value. A field that the value does not have is an error.
-func (l Limits) YAML(text []byte, into any) error {
-	doc, err := l.FromYAML(text)
+// FromYAML turns one document of YAML, or of JSON, into JSON, as Kubernetes reads YAML. A text
+// without a document is null.
+func (l Limits) FromYAML(text []byte) ([]byte, error) {
+	document, err := l.Document(text)
 	if err != nil {
+		return nil, err
+	}
+	if document == nil {
+		return []byte("null"), nil
+	}
+	return document.JSON()
+}
+
+// YAML decodes one document into a value, as Document.Into does. A text without a document leaves
+// the value as it is.
+func (l Limits) YAML(text []byte, into any) error {
+	document, err := l.Document(text)
+	if err != nil || document == nil {
 		return err
 	}
-	return Strict(doc, into)
+	return document.Into(into)
 }
 
 // LooseYAML is like YAML for documents with more fields than requested.
@@ -71,12 +82,23 @@ func (l Limits) Scan(text []byte) error {
 	switch {
 	case len(text) > l.Bytes:
 		return l.tooLong()
+	case !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0:
+		return errUTF8
 	case Values(text) > l.Values:
 		return l.tooMany()
 	case aliases(text) > l.Aliases:
 		return l.tooManyAliases()
 	}
 	return nil
+}
+
+// errUTF8 is about a text in another encoding. A parser of YAML reads UTF-16 too, of which the
+// limits know nothing.
+var errUTF8 error = &Error{Message: "the text is not UTF-8; it may be UTF-16, as Windows PowerShell writes it: save it as UTF-8"}
+
+// UTF16 reports whether a parser of YAML takes a text for UTF-16.
+func UTF16(text []byte) bool {
+	return bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff"))
 }
 
 // Values returns an upper bound of how many values a parser can make of a text: each entry of YAML
@@ -126,9 +148,9 @@ type Part struct {
 }
 
 // Split cuts a stream where a line is a document marker. In YAML no text can have such
-// a line within it.
+// a line within it. A byte order mark may begin each document (YAML 1.2.2, 9.1.1).
 func Split(text []byte) (parts []Part) {
-	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	text = withoutMark(text)
 	start, line, first := 0, 1, 1
 	for at := 0; at < len(text); {
 		end := len(text)
@@ -141,9 +163,15 @@ func Split(text []byte) (parts []Part) {
 		}
 		at = end
 		line++
+		if rest := withoutMark(text[at:]); len(rest) < len(text)-at && len(bytes.TrimSpace(text[start:at])) == len("---") {
+			at = len(text) - len(rest)
+			start, first = at, line
+		}
 	}
 	return append(parts, Part{text[start:], first})
 }
+
+func withoutMark(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }
 
 func marker(line []byte) bool {
 	rest, ok := bytes.CutPrefix(line, []byte("---"))

@@ -16,6 +16,7 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
+	"github.com/pipeops/pipeops-vm-agent/internal/duplicates"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -57,10 +58,24 @@ func (c *cluster) Build(reader io.Reader, validate bool) (kube.ResourceList, err
 		return nil, err
 	}
 	list, err := c.Client.Build(bytes.NewReader(text), validate)
+	if err == nil {
+		unduplicatedInfos(list)
+	}
 	if err != nil || c.removes || c.stands != "" && string(text) == c.stands {
 		return list, err
 	}
 	return list, c.allowed(list)
+}
+
+// unduplicatedInfos does to what Helm sends what unduplicated does to what is compared.
+func unduplicatedInfos(list kube.ResourceList) {
+	var objects []*unstructured.Unstructured
+	for _, info := range list {
+		if u, ok := info.Object.(*unstructured.Unstructured); ok {
+			objects = append(objects, u)
+		}
+	}
+	duplicates.Remove(objects)
 }
 
 // allowed refuses objects that may not be created or changed.

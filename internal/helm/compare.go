@@ -132,9 +132,8 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 // untried returns the API server's error about a try.
 func untried(o *object, err error) error {
 	switch {
-	case strings.Contains(err.Error(), "failed to create typed patch object"): // it calls this an error of its own
-		_, what, _ := strings.Cut(err.Error(), "): ")
-		return problem.Errorf(problem.Invalid, "correct the chart or its values", "%s", clip(what)).WithField("chart")
+	case kubeproblem.Mistyped(err) != "":
+		return problem.Errorf(problem.Invalid, "correct the chart or its values", "%s", clip(kubeproblem.Mistyped(err))).WithField("chart")
 	case kubeproblem.FieldConflicts(err) != "":
 		return problem.Errorf(problem.Conflict, "have the chart not set these fields, or take them over: --force-conflicts (forceConflicts in the API)",
 			"others have set fields of it: %s", clip(kubeproblem.FieldConflicts(err)))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
+	"github.com/pipeops/pipeops-vm-agent/internal/duplicates"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy/input"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -25,6 +26,8 @@ type object struct {
 	source string // template
 	hook   string // when it is created, for a hook; crd for what comes ahead of everything
 	at     func() string
+
+	warnings []string // list entries that were left out
 }
 
 // where returns the object's place in its template, as far as that can be found.
@@ -167,9 +170,24 @@ func releaseObjects(r *release.Release) ([]*object, error) {
 		}
 		all = append(all, found...)
 	}
+	unduplicated(all)
 	return all, nil
 }
 
+// unduplicated removes the list entries that a server-side apply refuses, with a warning.
+func unduplicated(all []*object) {
+	objects := make([]*unstructured.Unstructured, len(all))
+	for n, o := range all {
+		objects[n] = o.Unstructured
+	}
+	warnings := duplicates.Remove(objects)
+	for _, o := range all {
+		o.warnings = warnings[o.Unstructured]
+	}
+}
+
 func described(o *object, change string) runnerapi.ReleaseObject {
-	return runnerapi.ReleaseObject{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName(), Hook: o.hook, Change: change}
+	return runnerapi.ReleaseObject{
+		APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName(), Hook: o.hook, Change: change, Warnings: o.warnings,
+	}
 }

@@ -169,6 +169,7 @@ func objectsOf(crds []render.Text, files map[string]string) ([]*object, error) {
 	if len(all) > render.MaxObjects { // some in lists: documents were counted before
 		return nil, problem.Errorf(problem.TooLarge, "split the chart", "the chart has %d objects, more than %d; %s has the most", len(all), render.MaxObjects, mostOf(all)).WithField("chart")
 	}
+	unduplicated(all)
 	return all, nil
 }
 

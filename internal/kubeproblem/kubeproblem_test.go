@@ -85,3 +85,13 @@ func TestFrom_HidesUnexpected(t *testing.T) {
 	assert.False(t, errors.As(kubeproblem.From(errors.New("boom"), "testing"), &p))
 	require.NoError(t, kubeproblem.From(nil, "testing"))
 }
+
+func TestMistyped(t *testing.T) {
+	for text, want := range map[string]string{
+		"Timeout": "",
+		"failed to create typed patch object (a/b; /v1, Kind=ConfigMap): .data.a: expected string, got &value.valueUnstructured{Value:1}":                                       "data.a: expected string",
+		"failed to create typed patch object (a/b; /v1, Kind=Service): errors:\n  .spec.ports: duplicate entries for key [port=80]\n  .spec.selector: expected map, got &{[a]}": "spec.ports: duplicate entries for key [port=80]; spec.selector: expected map",
+	} {
+		assert.Equal(t, want, kubeproblem.Mistyped(errors.New(text)))
+	}
+}

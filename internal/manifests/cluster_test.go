@@ -159,6 +159,8 @@ func TestSet_RefusedBeforeChange(t *testing.T) {
 	for name, c := range map[string]struct{ text, at, says string }{
 		"an unknown kind":          {"apiVersion: example.com/v1\nkind: Strange\nmetadata: {name: a}\n", "document 2, line 6", "the cluster has no kind Strange of example.com/v1"},
 		"an unknown field":         {"apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec: {ports: [{port: 80}], colour: red}\n", "document 2, line 6", "colour"},
+		"a list for a mapping":     {"apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec: {selector: [a]}\n", "document 2, line 6", "spec.selector: is a list, but has to be an object"},
+		"a duplicate key":          {"apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec: {ports: [{port: 80}, {port: 80}]}\n", "document 2, line 6", `spec.ports: duplicate entries for key [port=80,protocol="TCP"]`},
 		"a bad value":              {"apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec: {ports: [{port: 800000}]}\n", "document 2, line 6", "port"},
 		"the same twice":           {cm("good", "b"), "document 2, line 6", "there twice, first in document 1, line 1"},
 		"a namespace of others":    {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: kube-system}\n", "document 2, line 6", "does not manage"},
@@ -182,6 +184,27 @@ func TestSet_RefusedBeforeChange(t *testing.T) {
 	require.Len(t, problemtest.Of(t, err).Fields, 2)
 	_, err = a.Get(t.Context(), set)
 	assert.Equal(t, problem.NotFound, problemtest.Of(t, err).Code)
+}
+
+// TestSet_LastOfDuplicateKeys has what a client-side apply accepts with a warning.
+func TestSet_LastOfDuplicateKeys(t *testing.T) {
+	a := start(t)
+	text := strings.Replace(workloadOf("Deployment", "twice", "apps.test/probe:v1", ""), "- {name: web,", `- env: [{name: A, value: one}, {name: A, value: two}]
+        ports: [{name: http, containerPort: 8080}, {name: metrics, containerPort: 8080}]
+        readinessProbe: {httpGet: {port: http}}
+        <<: {name: web, env: [],`, 1)
+	text = strings.Replace(text, "[ALL]}}}", "[ALL]}}}\n        name: web", 1)
+	r := a.applied(a.set(), text, prune)
+	at := "spec.template.spec.containers[0]."
+	assert.Equal(t, []string{
+		at + "env[0] is left out: env[1] has the same key (A)", at + "ports[0] is left out: ports[1] has the same key (8080/TCP)",
+	}, r.Objects[0].Warnings)
+	live := &appsv1.Deployment{}
+	require.NoError(t, a.env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "twice"}, live))
+	c := live.Spec.Template.Spec.Containers[0]
+	assert.Equal(t, []corev1.EnvVar{{Name: "A", Value: "two"}}, c.Env)
+	assert.Equal(t, "metrics", c.Ports[0].Name)
+	assert.Equal(t, "metrics", c.ReadinessProbe.HTTPGet.Port.String())
 }
 
 // TestSet_AllRefusalsAtOnce has refusals by the decoder, the kinds, the policy, the agent's rights

@@ -1,10 +1,13 @@
 package manifests
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -50,8 +53,10 @@ func Read(r io.Reader) (Documents, error) {
 	if len(text) > MaxBytes {
 		return Documents{}, problem.Errorf(problem.TooLarge, "apply it as several sets", "the manifests have more than %d bytes", MaxBytes)
 	}
-	if err := limits.Scan(text); err != nil {
+	if err := limits.Scan(text); decode.Exceeded(err) {
 		return Documents{}, problem.Errorf(problem.TooLarge, "apply it as several sets", "the manifests are too large: %v", err)
+	} else if err != nil {
+		return Documents{}, problem.Errorf(problem.Invalid, "save the file as UTF-8", "%v", err).WithField("body")
 	}
 	reading.Lock()
 	defer reading.Unlock()
@@ -173,12 +178,8 @@ func (d *decoder) take(object map[string]any, node *decode.Node) {
 
 // takeAll adds the items of a List.
 func (d *decoder) takeAll(items []any, list *decode.Node) {
-	nodes := entry(list, "items")
 	for i, item := range items {
-		at := list
-		if nodes != nil && nodes.Kind == decode.Sequence && i < len(nodes.Content) {
-			at = nodes.Content[i]
-		}
+		at := cmp.Or(decode.At(list, "items", i), list)
 		if fields, ok := item.(map[string]any); ok {
 			d.take(fields, at)
 		} else {
@@ -190,32 +191,14 @@ func (d *decoder) takeAll(items []any, list *decode.Node) {
 	}
 }
 
-// entry returns the value of a key, or nil.
-func entry(n *decode.Node, key string) *decode.Node {
-	for n != nil && n.Kind == decode.Alias {
-		n = n.Alias
-	}
-	if n == nil || n.Kind != decode.Mapping {
-		return nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i+1]
-		}
-	}
-	return nil
-}
-
 // line returns where a key's value is, or where n is.
-func line(n *decode.Node, keys ...string) int {
-	at := n.Line
-	for _, key := range keys {
-		if n = entry(n, key); n == nil {
-			return at
+func line(n *decode.Node, keys ...any) int {
+	for depth := len(keys); depth > 0; depth-- {
+		if at := decode.At(n, keys[:depth]...); at != nil {
+			return at.Line
 		}
-		at = n.Line
 	}
-	return at
+	return n.Line
 }
 
 var (
@@ -249,8 +232,23 @@ func (d *decoder) sound(u *unstructured.Unstructured, n *decode.Node) error {
 		return d.fail(line(n, "metadata", "namespace"), "metadata.namespace is no name of a namespace")
 	}
 	for _, field := range []string{"labels", "annotations"} {
-		if _, _, err := unstructured.NestedStringMap(u.Object, "metadata", field); err != nil {
-			return d.fail(line(n, "metadata", field), "metadata.%s is a mapping from texts to texts: put numbers and yes or no in quotes", field)
+		if err := d.texts(u, n, field); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// texts refuses a field of the metadata that is not a mapping from texts to texts.
+func (d *decoder) texts(u *unstructured.Unstructured, n *decode.Node, field string) error {
+	value, found, err := unstructured.NestedFieldNoCopy(u.Object, "metadata", field)
+	pairs, ok := value.(map[string]any)
+	if err != nil || found && value != nil && !ok {
+		return d.fail(line(n, "metadata", field), "metadata.%s is no mapping from texts to texts", field)
+	}
+	for _, key := range slices.Sorted(maps.Keys(pairs)) {
+		if _, ok := pairs[key].(string); !ok {
+			return d.fail(line(n, "metadata", field, key), "metadata.%s.%.100s has to be a text: put it in quotes", field, key)
 		}
 	}
 	return nil

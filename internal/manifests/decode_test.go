@@ -62,7 +62,9 @@ func TestDecode_NamesDocumentAndLine(t *testing.T) {
 		"a path for a kind":     {"apiVersion: v1\nkind: Pod/x\nmetadata: {name: a}\n", "document 2, line 6", "no kind"},
 		"a number for a name":   {"apiVersion: v1\nkind: Pod\nmetadata:\n  name: 1\n", "document 2, line 8", "no name"},
 		"no namespace's name":   {"apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  namespace: ../b\n", "document 2, line 9", "name of a namespace"},
-		"a number for a label":  {"apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  labels: {a: 1}\n", "document 2, line 9", "in quotes"},
+		"a number for a label":  {"apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  labels: {a: b,\n    c: 1}\n", "document 2, line 10", "metadata.labels.c has to be a text: put it in quotes"},
+		"a list of labels":      {"apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  labels: [a]\n", "document 2, line 9", "no mapping"},
+		"yes and on":            {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {yes: b, on: c}\n", "document 2, line 8", "the key on is there twice, first in line 8 as yes"},
 		"a key twice":           {"apiVersion: v1\nkind: Pod\nkind: Pod\n", "document 2, line 7", "there twice, first in line 6"},
 		"no item":               {"apiVersion: v1\nkind: List\nitems:\n- a\n", "document 2, line 8", "item of a List"},
 		"no text for a key":     {"apiVersion: v1\n? [a]\n: b\n", "document 2, line 6", "a key has to be"},
@@ -106,6 +108,12 @@ apiVersion: v1
 		read = append(read, u.GetName()+" in "+docs.Where(u))
 	}
 	assert.Equal(t, []string{"one in document 1, line 1", "two in document 3, line 7", "three in document 4, line 16"}, read)
+
+	_, err = decode("\xff\xfea\x00")
+	assert.Contains(t, problemtest.Of(t, err).Detail, "UTF-16")
+	docs, err = decode("\ufeff" + fmt.Sprintf(configMap, "one") + "---\r\n\ufeff" + fmt.Sprintf(configMap, "two"))
+	require.NoError(t, err)
+	assert.Len(t, docs.Objects, 2)
 
 	docs, err = decode(fmt.Sprintf(configMap, "one") + strings.Repeat("---\na: b\n", problem.MaxTold+5))
 	p = problemtest.Of(t, err)

@@ -84,9 +84,9 @@ func problemOf(err error, ref Ref, doing string) error {
 		return problem.Errorf(problem.Conflict, "leave these fields out of the manifest, or take them over: --force-conflicts (forceConflicts in the API)",
 			"others have set fields of it: %s", owners)
 	}
-	if mistyped := errors.As(err, &status) && strings.Contains(status.Status().Message, "failed to create typed patch object"); mistyped {
-		// A 500 of the API server's for what is the manifest's mistake.
-		err = problem.Errorf(problem.Invalid, "correct the field", "%s", status.Status().Message)
+	_ = errors.As(err, &status)
+	if mistyped := kubeproblem.Mistyped(err); mistyped != "" {
+		err = problem.Errorf(problem.Invalid, "correct the field", "%s", mistyped)
 	}
 	p := asProblem(kubeproblem.FromObject(err, doing))
 	if p.Code == problem.Forbidden && strings.HasPrefix(p.Detail, missingRight) {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/duplicates"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy/input"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -42,7 +43,20 @@ func (r *run) resolve(ctx context.Context, objects []*unstructured.Unstructured)
 			i.fail(i.located(err))
 		}
 	}
+	unduplicated(r.given)
 	r.items = inOrder(r.given)
+}
+
+// unduplicated removes the list entries that a server-side apply refuses, with a warning.
+func unduplicated(items []*item) {
+	objects := make([]*unstructured.Unstructured, len(items))
+	for n, i := range items {
+		objects[n] = i.object
+	}
+	warnings := duplicates.Remove(objects)
+	for _, i := range items {
+		i.out.Warnings = warnings[i.object]
+	}
 }
 
 // take makes an item of an object, which stays as it is.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -10,7 +11,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
@@ -79,20 +79,20 @@ func Parse(text []byte) (Document, error) {
 	if len(text) > MaxSize {
 		return Document{}, flaw("", "use patterns instead of long lists", "the policy has more than %d bytes", MaxSize)
 	}
-	raw, err := decode.LimitsFor(MaxSize).FromYAML(text)
+	var doc Document
+	var all any
+	err := decode.LimitsFor(MaxSize).YAML(text, &doc)
+	if err == nil {
+		err = decode.LimitsFor(MaxSize).LooseYAML(text, &all)
+	}
+	if e := (&decode.Error{}); errors.As(err, &e) && e.Field != "" {
+		return Document{}, flaw(e.Field, fixDocument, "%s", e.Message)
+	}
 	if err != nil {
 		return Document{}, flaw("", fixDocument, "%v", err)
 	}
-	var doc Document
-	strict, err := kjson.UnmarshalStrict(raw, &doc)
-	if err == nil && len(strict) > 0 {
-		err = strict[0]
-	}
-	if err != nil {
-		return Document{}, flaw(fieldIn(err), fixDocument, "%s", unquoted(err))
-	}
 	c := &checking{}
-	c.nulls(raw)
+	c.nulls(all)
 	c.document(doc)
 	if len(c.wrong) > 0 {
 		e := flaw(c.wrong[0].Field, fixDocument, "%s", c.wrong[0].Message)
@@ -108,25 +108,6 @@ func flaw(field, fix, format string, args ...any) *problem.Error {
 	return problem.Errorf(problem.Invalid, fix, format, args...).WithField(field)
 }
 
-var quoted = regexp.MustCompile(`unknown field "([^"]+)"|field ([\w.\[\]]+) of type`)
-
-// fieldIn finds the field that a decoder's error is about.
-func fieldIn(err error) string {
-	found := quoted.FindStringSubmatch(err.Error())
-	if found == nil {
-		return ""
-	}
-	return found[1] + strings.TrimPrefix(found[2], "Document.")
-}
-
-// unquoted returns a decoder's error without the field, which is reported beside it.
-func unquoted(err error) string {
-	if found := quoted.FindStringSubmatch(err.Error()); found != nil && found[1] != "" {
-		return "there is no such field"
-	}
-	return err.Error()
-}
-
 // checking gathers what is wrong.
 type checking struct{ wrong []problem.FieldError }
 
@@ -135,10 +116,9 @@ func (c *checking) add(field, format string, args ...any) {
 }
 
 // nulls refuses each null but that of an empty policy.
-func (c *checking) nulls(raw []byte) {
-	var all any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &all); err != nil || all == nil {
-		return // the document was decoded from the same text
+func (c *checking) nulls(all any) {
+	if all == nil {
+		return
 	}
 	for _, field := range nulls("", all) {
 		c.add(field, "has no value: give it one ([] for an empty list), or remove the field")

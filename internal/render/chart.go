@@ -168,8 +168,8 @@ func (info) Sys() any           { return nil }
 func valuesOf(j Job) (map[string]any, error) {
 	all := map[string]any{}
 	add := func(name string, text []byte) error {
-		values, err := loader.LoadValues(bytes.NewReader(text))
-		if err != nil {
+		values := map[string]any{}
+		if err := aliased.YAML(text, &values); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		all = loader.MergeMaps(all, values)

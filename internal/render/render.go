@@ -158,16 +158,26 @@ func fitting(r Result) Result {
 		total, MaxOutput, largest.Name, len(largest.Body), bytes.Count(largest.Body, []byte("\n"))+1)
 }
 
-// plain takes the YAML and JSON files, in the order of their names.
+// plain takes the YAML and JSON files that are not ignored, in the order of their names.
 func plain(j Job) Result {
 	var r Result
+	left := 0
+	ignore := notManifests(j.Files, j.Path)
 	for _, name := range slices.Sorted(maps.Keys(j.Files)) {
 		switch path.Ext(name) {
 		case ".yaml", ".yml", ".json":
-			if within(name, j.Path) {
+			switch {
+			case !within(name, j.Path):
+			case name != clean(j.Path) && ignore(name):
+				left++
+			default:
 				r.Texts = append(r.Texts, Text{name, j.Files[name]})
 			}
 		}
+	}
+	if len(r.Texts) == 0 && left > 0 {
+		return wrong("correct path, or take files in with a line !PATTERN in "+IgnoreFile+" (docs/deployer/git.md)",
+			"all %d files in %s whose names end in .yaml, .yml or .json are ignored", left, where(j.Path))
 	}
 	if len(r.Texts) == 0 {
 		return wrong("correct path, or add files whose names end in .yaml, .yml or .json", "there are no manifests in %s", where(j.Path))

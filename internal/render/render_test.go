@@ -59,6 +59,26 @@ func TestRender_Manifests(t *testing.T) {
 	assert.Equal(t, []render.Text{{Name: "deploy/b.yml", Body: []byte("b")}, {Name: "deploy/in/a.json", Body: []byte("a")}}, r.Texts)
 }
 
+func TestRender_ManifestsIgnored(t *testing.T) {
+	root := files(".github/workflows/ci.yml", "on: push", "package.json", "{}", "docker-compose.prod.yml", "no", "k8s/.hidden.yaml", "no",
+		"k8s/cm.yaml", "a", "k8s/tests/a.yaml", "b", "k8s/tests/b.yaml", "no", "mkdocs.yml", "back", "values.yaml", "no",
+		".sourceignore", "# note\r\n/values.yaml\n\n!mkdocs.yml\n", "k8s/.sourceignore", "tests/*\n!tests/a.yaml\n")
+	names := func(at string) (names []string) {
+		r, err := run(t, render.Job{Type: render.Manifests, Path: at, Files: root})
+		require.NoError(t, err, at)
+		for _, text := range r.Texts {
+			names = append(names, text.Name)
+		}
+		return names
+	}
+	assert.Equal(t, []string{"k8s/cm.yaml", "k8s/tests/a.yaml", "mkdocs.yml"}, names(""))
+	assert.Equal(t, []string{"k8s/cm.yaml", "k8s/tests/a.yaml"}, names("/k8s/"))
+	assert.Equal(t, []string{"k8s/tests/b.yaml"}, names("k8s/tests/b.yaml"), "a file that is named")
+	assert.Equal(t, []string{".github/workflows/ci.yml"}, names(".github"), "a folder that is named")
+	_, err := run(t, render.Job{Type: render.Manifests, Files: files("package.json", "{}")})
+	require.ErrorContains(t, err, "all 1 files in the repository whose names end in .yaml, .yml or .json are ignored")
+}
+
 func TestRender_Kustomization(t *testing.T) {
 	r, err := run(t, render.Job{Type: render.Kustomize, Path: "overlays/production", Files: files(
 		"base/kustomization.yaml", "resources: [one.yaml]\n", "base/one.yaml", configMap,
@@ -161,6 +181,7 @@ func TestRender_NamesMistakes(t *testing.T) {
 		part string
 	}{
 		"no manifests":        {render.Job{Type: render.Manifests, Path: "web", Files: files("a.yaml", "a")}, "no manifests in web"},
+		"values":              {render.Job{Type: render.Chart, Path: "web", Files: chartFiles(), Values: "b: &b {a: 1}\nc: {<<: *b, a: 2}\na: 1\na: 2\n"}, `values: line 4: the key "a" is there twice`},
 		"no kustomization":    {render.Job{Type: render.Kustomize, Files: files("a.yaml", "a")}, "no kustomization.yaml"},
 		"over https":          {render.Job{Type: render.Kustomize, Files: kustomization("resources: [https://example.com/a.yaml]")}, "nothing is fetched"},
 		"over git":            {render.Job{Type: render.Kustomize, Files: kustomization("resources: [github.com/a/b/c]", "github.com/a/b/c/kustomization.yaml", "")}, "nothing is fetched"},

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -182,11 +183,13 @@ func statusOf(resp *http.Response) int {
 func (c *core) request(ctx context.Context, r *request) (*retryablehttp.Request, error) {
 	var raw any
 	if r.body != nil {
-		body, err := json.Marshal(r.body)
-		if err != nil {
+		var body bytes.Buffer
+		encoder := json.NewEncoder(&body)
+		encoder.SetEscapeHTML(false) // it would write each < of a value as \u003c
+		if err := encoder.Encode(r.body); err != nil {
 			return nil, fmt.Errorf("%s %s: encode the body: %w", r.method, r.path, err)
 		}
-		raw = body
+		raw = body.Bytes()
 	}
 	media := "application/json"
 	if r.raw != nil {

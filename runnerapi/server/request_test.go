@@ -117,6 +117,7 @@ func TestRequest_ReportsErrors(t *testing.T) {
 		"a fraction":           {"POST", appPath + "/scale", `{"replicas":1.5}`, nil, 422, "replicas", ""},
 		"no number":            {"POST", appPath + "/scale", `{"replicas":1.}`, nil, 400, "body", ""},
 		"a huge number":        {"POST", appPath + "/scale", `{"replicas":1e30}`, nil, 422, "replicas", ""},
+		"too many values":      {"PUT", "/v1/namespaces/production/configmaps/a", `{"data":{"a":"` + strings.Repeat("x", 1<<20) + `","b":"c"}}`, nil, 422, "data", "the values have 1048577 bytes"},
 		"too much for 32 bits": {"PUT", appPath, `{"image":"a","terminationGracePeriodSeconds":1e12}`, nil, 422, "terminationGracePeriodSeconds", ""},
 		"YAML":                 {"PUT", appPath, "image: a", []string{"Content-Type", "application/yaml"}, 415, "", ""},
 		"a long key":           {"PUT", appPath, image, []string{"Idempotency-Key", strings.Repeat("k", 129)}, 422, "header.Idempotency-Key", ""},
@@ -390,6 +391,15 @@ func TestRequest_RefusesAmbiguousQuery(t *testing.T) {
 	assert.Equal(t, 200, resp.StatusCode)
 	require.Len(t, r.agent.Backend.Calls(), 1)
 	assert.True(t, r.agent.Backend.Calls()[0].DryRun)
+}
+
+// TestRequest_BoundsValuesNotEscapes has 300 kB of NULs, which JSON writes in 1.8 MB.
+func TestRequest_BoundsValuesNotEscapes(t *testing.T) {
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
+	for _, path := range []string{"/v1/namespaces/production/secrets/a", "/v1/namespaces/production/configmaps/a"} {
+		resp, answer := r.do("PUT", path, `{"data":{"a":"`+strings.Repeat(`\u0000`, 300_000)+`"}}`)
+		assert.Equal(t, 200, resp.StatusCode, string(answer))
+	}
 }
 
 func TestRequest_AcceptsWholeNumbers(t *testing.T) {

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
 // Broker describes how to reach RabbitMQ. Passwords come from files or the environment: every
@@ -51,7 +53,12 @@ func (b *Broker) Apply(cfg *controlplane.Config) error {
 		cfg.BrokerTLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
 	}
 	if b.runnerURLFile != "" {
-		_, err := ReadSecret("--runner-broker-url-file", b.runnerURLFile)
+		text, err := ReadSecret("--runner-broker-url-file", b.runnerURLFile)
+		if err == nil {
+			if err = rabbitmq.CheckURLs(strings.Split(strings.TrimSpace(text), ",")); err != nil {
+				err = fmt.Errorf("--runner-broker-url-file: %w", err)
+			}
+		}
 		errs = append(errs, err)
 		cfg.RunnerBroker = datadir.RunnerBroker{URLFile: b.runnerURLFile, CAFile: b.caFile}
 	}

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
@@ -82,6 +84,11 @@ func (o *RunnerOptions) validate() error {
 	}
 	if o.TTL < time.Minute {
 		return invalid("", "--ttl: must be a minute or more")
+	}
+	if o.BrokerURL != "" {
+		if err := rabbitmq.CheckURLs(strings.Split(o.BrokerURL, ",")); err != nil {
+			return invalid("correct the file; separate several URLs with commas", "--broker-url-file: %v", err)
+		}
 	}
 	return nil
 }

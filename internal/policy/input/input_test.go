@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/policy/input"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -108,15 +109,23 @@ func TestPods_NoneOfOthers(t *testing.T) {
 
 // Otherwise the policy would admit them.
 func TestPods_UnreadableIsError(t *testing.T) {
-	for _, text := range []string{
-		"{apiVersion: v1, kind: Pod, spec: {containers: {name: c, image: hidden}}}",
-		"{apiVersion: v1, kind: Pod, spec: {containers: [{name: c, image: [hidden]}]}}",
-		"{apiVersion: apps/v1, kind: Deployment, spec: {template: x}}",
-		"{apiVersion: v1, kind: Pod, spec: {containers: [{name: c, resources: {limits: {cpu: many}}}]}}",
-		"{apiVersion: example.com/v1, kind: Fleet, spec: {containers: [{name: c, resources: {limits: {cpu: many}}}]}}",
+	for text, says := range map[string]string{
+		"{apiVersion: v1, kind: Pod, spec: {containers: {name: c, image: hidden}}}":                                             "spec.containers: is an object, but has to be a list",
+		"{apiVersion: v1, kind: Pod, spec: {containers: [{name: c, image: [hidden]}]}}":                                         "spec.containers[0].image: is a list, but has to be a text; put it in quotes",
+		"{apiVersion: apps/v1, kind: Deployment, spec: {template: x}}":                                                          "spec.template: is a text, but has to be an object",
+		"{apiVersion: v1, kind: Pod, spec: {containers: [{name: c, resources: {limits: {cpu: many}}}]}}":                        "spec.containers[0].resources.limits.cpu: is not a valid Quantity",
+		"{apiVersion: example.com/v1, kind: Fleet, spec: {containers: [{name: c, resources: {limits: {cpu: many}}}]}}":          "spec.containers[0].resources.limits: quantities must match",
+		`{apiVersion: v1, kind: Pod, spec: {containers: [{name: c}, {name: d, ports: [{containerPort: "8080"}]}]}}`:             "spec.containers[1].ports[0].containerPort: is a text, but has to be a whole number of 32 bits",
+		`{apiVersion: v1, kind: Pod, spec: {containers: [{name: c, env: [{name: A, value: 8080}]}]}}`:                           "spec.containers[0].env[0].value: is a number, but has to be a text; put it in quotes",
+		"{apiVersion: batch/v1, kind: CronJob, spec: {jobTemplate: {spec: {template: {spec: {containers: [{command: /x}]}}}}}}": "spec.jobTemplate.spec.template.spec.containers[0].command: is a text, but has to be a list",
+		"{apiVersion: v1, kind: Secret, stringData: {a: b, c: 1}}":                                                              "stringData.c: is a number",
+		"{apiVersion: v1, kind: Service, spec: {ports: [{port: 80}, {targetPort: [a]}]}}":                                       "spec.ports[1].targetPort: is not a valid IntOrString",
+		"{apiVersion: pipeops.io/v1alpha1, kind: App, metadata: {name: web}, spec: {ports: [{port: x}]}}":                       "spec.ports[0].port: is a text",
 	} {
 		_, err := input.Object(read(t, text))
-		assert.Error(t, err, text)
+		var p *problem.Error
+		require.ErrorAs(t, err, &p, text)
+		assert.Contains(t, p.Field+": "+p.Detail, says)
 	}
 }
 

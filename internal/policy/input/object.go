@@ -1,17 +1,19 @@
 package input
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -33,6 +35,22 @@ var pods = map[string][]string{
 // RunsPods reports whether a kind is one of Kubernetes' own that run pods.
 func RunsPods(kind string) bool { return pods[kind] != nil }
 
+// PodSpec returns the spec of the pods that an object makes, their labels, and where the spec is.
+// It returns nil for other objects.
+func PodSpec(u *unstructured.Unstructured) (spec map[string]any, labels map[string]string, at string) {
+	path := pods[denylist.Kind(u.GroupVersionKind())]
+	if path == nil {
+		return nil, nil, ""
+	}
+	value, _, err := unstructured.NestedFieldNoCopy(u.Object, path...)
+	if err != nil {
+		return nil, nil, ""
+	}
+	spec, _ = value.(map[string]any)
+	labels, _, _ = unstructured.NestedStringMap(u.Object, append(slices.Clone(path[:len(path)-1]), "metadata", "labels")...)
+	return spec, labels, strings.Join(path, ".")
+}
+
 // Object returns what an object of any kind brings. Fields are those of the object. It returns an
 // error for an object that runs pods and cannot be read: such an object is not allowed through.
 func Object(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
@@ -41,12 +59,10 @@ func Object(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 		return ofApp(u)
 	}
 	w := walk{in: runnerapi.ObjectIntent{Kind: kind, Name: u.GetName()}}
-	if path := pods[kind]; path != nil {
-		w.known = true
-		if err := readable(u, path); err != nil {
-			return w.in, err
-		}
+	if err := readable(u); err != nil {
+		return w.in, err
 	}
+	w.known = RunsPods(kind)
 	if data[kind] {
 		meta, _ := u.Object["metadata"].(map[string]any)
 		w.annotations("metadata.annotations", meta["annotations"])
@@ -66,8 +82,11 @@ func ofApp(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 	var app struct {
 		Spec runnerapi.AppSpec `json:"spec"`
 	}
+	if err := decode.CheckTypes(u.Object, app); err != nil {
+		return runnerapi.ObjectIntent{Kind: kindApp}, mistyped(err)
+	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &app); err != nil {
-		return runnerapi.ObjectIntent{Kind: kindApp}, unreadable("spec", err)
+		return runnerapi.ObjectIntent{Kind: kindApp}, unreadable("spec", "cannot be read as that of an App")
 	}
 	in := App(app.Spec)
 	in.Kind, in.Name = kindApp, u.GetName()
@@ -91,20 +110,25 @@ func ofApp(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 	return w.in, w.err
 }
 
-// readable refuses the spec of pods that Kubernetes could not read either, or not as this does.
-func readable(u *unstructured.Unstructured, path []string) error {
-	raw, _, err := unstructured.NestedMap(u.Object, path...)
-	if err == nil {
-		err = runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &corev1.PodSpec{})
+// readable refuses an object of Kubernetes' own kinds that the API server could not decode either.
+func readable(u *unstructured.Unstructured) error {
+	sample, err := scheme.Scheme.New(u.GroupVersionKind())
+	if err != nil { // a kind of others, which the API server checks
+		return nil //nolint:nilerr // as above
 	}
-	if err != nil {
-		return unreadable(fmt.Sprint(path), err)
-	}
-	return nil
+	return mistyped(decode.CheckTypes(u.Object, sample))
 }
 
-func unreadable(field string, err error) error {
-	return problem.Errorf(problem.Invalid, "correct the manifest", "it cannot be read: %.300v", err).WithField(field)
+// mistyped returns the error of CheckTypes as a problem.
+func mistyped(err error) error {
+	if e := (&decode.Error{}); errors.As(err, &e) {
+		return unreadable(e.Field, e.Message)
+	}
+	return err
+}
+
+func unreadable(field, message string) error {
+	return problem.Errorf(problem.Invalid, "correct the manifest", "%s", message).WithField(field)
 }
 
 // walk gathers what an object brings.
@@ -213,7 +237,7 @@ func (w *walk) quantity(field string, v any) string {
 	}
 	q, err := resource.ParseQuantity(fmt.Sprint(v))
 	if err != nil {
-		w.err = unreadable(field+".resources.limits", err)
+		w.err = unreadable(field+".resources.limits", err.Error())
 		return ""
 	}
 	return q.String()

@@ -66,19 +66,19 @@ func refused(t *testing.T, err error, reason git.Reason, parts ...string) {
 func TestFetch_HTTPS(t *testing.T) {
 	s := gitserver.Start(t, "reader", "correct horse")
 	repo := s.Create(t, "shop/deploy.git")
-	repo.Commit(map[string]string{"web/app.yaml": "image: one\n", "README.md": "hello\n"})
+	repo.Commit(map[string]string{"web/app.yaml": "image: one\n", "README.md": "hello\n", ".sourceignore": "web\n"})
 	first := repo.Commit(map[string]string{"web/app.yaml": "image: two\n"})
 	r := remote(t, s.URL("shop/deploy.git"), secret(s))
 
 	commit, files, err := fetch(t, r, main, "")
 	require.NoError(t, err)
 	assert.Equal(t, first, commit)
-	assert.Equal(t, git.Files{"web/app.yaml": []byte("image: two\n"), "README.md": []byte("hello\n")}, files)
+	assert.Equal(t, git.Files{"web/app.yaml": []byte("image: two\n"), "README.md": []byte("hello\n"), ".sourceignore": []byte("web\n")}, files)
 
 	commit, files, err = fetch(t, r, runnerapi.GitRef{}, "web")
 	require.NoError(t, err)
 	assert.Equal(t, first, commit, "the default branch")
-	assert.Equal(t, git.Files{"web/app.yaml": []byte("image: two\n")}, files)
+	assert.Equal(t, git.Files{"web/app.yaml": []byte("image: two\n"), ".sourceignore": []byte("web\n")}, files)
 
 	packs := s.Packs.Load()
 	commit, files, err = git.Fetch(t.Context(), r, main, "", first, git.DefaultLimits)

@@ -13,6 +13,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/storage/memory"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/render"
 )
 
 // Files are a commit's files by their path from the root of the repository. Symbolic links
@@ -162,6 +164,15 @@ func collect(store *memory.Storage, commit *object.Commit, folder string, l Limi
 	entry, err := root.FindEntry(folder)
 	if err != nil {
 		return nil, failed(PathMissing, "correct path: it is seen from the root of the repository", "commit %.12s has no %s", commit.Hash, clip(folder))
+	}
+	for above := folder; above != "."; {
+		above = path.Dir(above)
+		patterns := path.Join(above, render.IgnoreFile)
+		if file, err := root.FindEntry(patterns); err == nil {
+			if err := c.entry(*file, patterns, 0); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return c.files, c.entry(*entry, folder, 0)
 }

@@ -63,6 +63,12 @@ type broker struct {
 	addr string
 }
 
+// CheckURLs returns why one of some broker URLs cannot be one, without its password.
+func CheckURLs(urls []string) error {
+	_, err := parseBrokers(urls)
+	return err
+}
+
 func parseBrokers(urls []string) ([]broker, error) {
 	if len(urls) == 0 {
 		return nil, errors.New("no broker URL was given: expected amqps://user:password@host:port/")

@@ -92,6 +92,7 @@ func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
 	if spec.Image == "" {
 		return cli.Usage(errors.New("no image: give --image IMAGE, or a file that has one"))
 	}
+	c.SayWarnings(spec)
 	return c.Run(cmd.Context(), args[0], name, func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 		opts.Adopt = c.adopt
 		return t.Apps().Deploy(ctx, key, spec, opts)

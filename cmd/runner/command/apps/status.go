@@ -44,6 +44,7 @@ With --wait, the command waits until the newest rollout ends, and exits as deplo
 					return a.Outcome(ctx, t, app, wait, &out)
 				}
 				a.State(string(app.Status.Phase) + " " + base.Ready(app))
+				a.SayWarnings(app.Spec)
 				return out.Write(a.Out, app, func(w io.Writer) { statusTable(w, app) })
 			})
 		},

@@ -23,6 +23,13 @@ func (s Streams) Say(format string, args ...any) {
 	cli.Say(s.Err, format, args...)
 }
 
+// SayWarnings prints what of a spec runs otherwise than it is written.
+func (s Streams) SayWarnings(spec runnerapi.AppSpec) {
+	for _, w := range spec.Warnings() {
+		s.Say("warning: %s", w)
+	}
+}
+
 // SayFailure prints an error in the form of all programs.
 func (s Streams) SayFailure(f cli.Failure) { f.Print(s.Err, program) }
 

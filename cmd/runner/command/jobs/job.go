@@ -94,6 +94,7 @@ func (c *jobRunCommand) run(ctx context.Context, agent, name string) error {
 		return cli.Usage(errors.New("no image: give --image IMAGE, or a file that has one"))
 	}
 	spec.Run = c.runName(spec.Run)
+	c.SayWarnings(spec.AppSpec())
 	return c.On(ctx, agent, func(ctx context.Context, t *base.Target) error {
 		key := runnerapi.Key{Namespace: c.Namespace, Name: name}
 		job, err := t.Jobs().Run(ctx, key, spec, c.Options())

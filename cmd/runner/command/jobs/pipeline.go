@@ -90,6 +90,7 @@ func (f *runFlags) pipeline(ctx context.Context, agent, name, image string) erro
 		spec.Image = image
 	}
 	spec.Run = f.runName(spec.Run)
+	f.SayWarnings(spec.AppSpec())
 	return f.On(ctx, agent, func(ctx context.Context, t *base.Target) error {
 		key := runnerapi.Key{Namespace: f.Namespace, Name: name}
 		p, err := t.Pipelines().Run(ctx, key, spec, f.Options())

@@ -180,6 +180,9 @@ func (c *applyCommand) await(ctx context.Context, t *base.Target, key runnerapi.
 // verdict turns what became of a set into the command's error.
 func (c *applyCommand) verdict(key runnerapi.Key, result runnerapi.ApplyResult) error {
 	for _, o := range result.Objects {
+		for _, w := range o.Warnings {
+			c.Say("warning: %s: %s", o.ManifestRef, w)
+		}
 		if o.Problem != nil {
 			c.SayFailure(cli.FailureOf(o.Problem))
 		}

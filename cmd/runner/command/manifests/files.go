@@ -26,6 +26,7 @@ type manifestFile struct {
 
 // add puts a file behind the others, as documents of its own.
 func (j *manifestFiles) add(name string, text []byte) {
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	if len(j.text) > 0 {
 		j.text = append(bytes.TrimRight(j.text, "\n"), "\n---\n"...)
 	}

@@ -9,7 +9,7 @@ import (
 func TestReadFiles_ErrorsNameLine(t *testing.T) {
 	var j manifestFiles
 	j.add("a.yaml", []byte("# two\nkind: A\n---\nkind: B\n---\n# none\n\n"))
-	j.add("b.yaml", []byte("---\nkind: C\n"))
+	j.add("b.yaml", []byte("\ufeff---\nkind: C\n"))
 	j.add("-", []byte("kind: D\n"))
 	assert.Equal(t, "# two\nkind: A\n---\nkind: B\n---\n# none\n---\n---\nkind: C\n---\nkind: D\n", string(j.text))
 	for at, want := range map[string]string{

@@ -103,8 +103,14 @@ func parsePorts(texts []string) ([]portPair, error) {
 func (c *portForward) run(ctx context.Context, t *base.Target, key runnerapi.Key, pairs []portPair, command []string) error {
 	// Otherwise the first connection would report it, which has to do for a Runner that may not
 	// read Apps.
-	if _, err := t.Apps().Get(ctx, key); problem.Is(err, runnerapi.CodeNotFound) {
+	app, err := t.Apps().Get(ctx, key)
+	if problem.Is(err, runnerapi.CodeNotFound) {
 		return base.At(t, key.String(), err)
+	}
+	for _, p := range pairs {
+		if app.Spec.UDPOnly(p.remote) {
+			return cli.Usage(fmt.Errorf("port %d of %s is for UDP, which is not forwarded; name a port for TCP", p.remote, key))
+		}
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	var work sync.WaitGroup
@@ -123,7 +129,6 @@ func (c *portForward) run(ctx context.Context, t *base.Target, key runnerapi.Key
 		c.Say("%s goes to port %d of %s on %s", ln.Addr(), p.remote, key, t)
 		work.Go(func() { c.serve(ctx, t, key, int(p.remote), ln, refuse) })
 	}
-	var err error
 	if len(command) > 0 {
 		err = c.during(ctx, command, first)
 	} else {

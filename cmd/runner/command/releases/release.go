@@ -249,6 +249,11 @@ func newReleaseDelete(a *base.CLI) *cobra.Command {
 
 func printRelease(a *base.CLI, release runnerapi.Release, out *cli.Output) error {
 	a.State(fmt.Sprintf("%s %s-%s", release.Status, release.Chart.Name, release.Chart.Version))
+	for _, o := range release.Objects {
+		for _, w := range o.Warnings {
+			a.Say("warning: %s/%s: %s", o.Kind, o.Name, w)
+		}
+	}
 	return out.Write(a.Out, release, func(w io.Writer) {
 		releaseTable(w, release)
 		if release.Busy() {
