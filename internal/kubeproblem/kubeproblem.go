@@ -89,8 +89,16 @@ func fromStatus(s metav1.Status, err error) error {
 	return nil
 }
 
+// IsUnserved reports whether the API server does not serve the kind of a request: its definition
+// was deleted, or is not established yet.
+func IsUnserved(err error) bool {
+	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), unserved)
+}
+
+const unserved = "the server could not find the requested resource"
+
 func notFound(s metav1.Status) error {
-	if strings.Contains(s.Message, "the server could not find the requested resource") {
+	if strings.Contains(s.Message, unserved) {
 		return unavailable("the cluster does not serve " + kindOf(s.Details))
 	}
 	return problem.Errorf(problem.NotFound, "check the name and the namespace", "%s", s.Message)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -84,9 +85,8 @@ func problemOf(err error, ref Ref, doing string) error {
 		return problem.Errorf(problem.Conflict, "leave these fields out of the manifest, or take them over: --force-conflicts (forceConflicts in the API)",
 			"others have set fields of it: %s", owners)
 	}
-	if mistyped := errors.As(err, &status) && strings.Contains(status.Status().Message, "failed to create typed patch object"); mistyped {
-		// A 500 of the API server's for what is the manifest's mistake.
-		err = problem.Errorf(problem.Invalid, "correct the field", "%s", status.Status().Message)
+	if errors.As(err, &status) && isMistyped(err) { // a 500 for what is the manifest's mistake
+		err = problem.Errorf(problem.Invalid, "correct the field", "%s", goValue.ReplaceAllString(status.Status().Message, "$1"))
 	}
 	p := asProblem(kubeproblem.FromObject(err, doing))
 	if p.Code == problem.Forbidden && strings.HasPrefix(p.Detail, missingRight) {
@@ -100,6 +100,14 @@ func problemOf(err error, ref Ref, doing string) error {
 	}
 	return p
 }
+
+// isMistyped reports whether a field has a value of another type than its definition says.
+func isMistyped(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "failed to create typed patch object")
+}
+
+// goValue is a value in Go's notation.
+var goValue = regexp.MustCompile(`&value\.valueUnstructured\{Value:(.*?)\}`)
 
 // asProblem returns err as a problem; any other error becomes one without detail.
 func asProblem(err error) *problem.Error {

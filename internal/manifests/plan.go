@@ -3,12 +3,14 @@ package manifests
 import (
 	"context"
 	"reflect"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -20,9 +22,21 @@ const atATime = 4
 // plan lets the cluster check every object that is not refused yet, and first whether it has
 // another owner. It records what would happen to each, or why it is refused, and changes nothing.
 func (r *run) plan(ctx context.Context) error {
+	// Definitions come first: what of their kinds is refused may be for a definition that changes.
+	definitions := slices.IndexFunc(r.items, func(i *item) bool { return kindOf(i.out.ManifestRef) != kindCRD })
+	if definitions < 0 {
+		definitions = len(r.items)
+	}
+	if err := r.planSome(ctx, r.items[:definitions]); err != nil {
+		return err
+	}
+	return r.planSome(ctx, r.items[definitions:])
+}
+
+func (r *run) planSome(ctx context.Context, items []*item) error {
 	var group errgroup.Group
 	group.SetLimit(atATime)
-	for _, i := range r.items {
+	for _, i := range items {
 		if i.out.Problem != nil {
 			continue
 		}
@@ -48,10 +62,19 @@ func (r *run) planOne(ctx context.Context, i *item) error {
 		return err
 	}
 	would, err := r.patch(ctx, i, true)
-	if apierrors.IsNotFound(err) && hasRoleOf(r.items, i) {
+	if kubeproblem.IsUnserved(err) {
+		_ = r.api.kinds.forget() // what was known is out of date
+	}
+	if why := r.unchecked(i, err); why != "" {
+		if i.out.Action = runnerapi.ApplyCreated; i.live != nil {
+			i.out.Action = runnerapi.ApplyConfigured
+		}
 		i.pending, i.live = true, nil
-		i.out.Action, i.out.Message = runnerapi.ApplyCreated, "not checked before it is applied: its role comes with the set"
+		i.out.Message = "not checked before it is applied: " + why
 		return nil
+	}
+	if kubeproblem.IsUnserved(err) {
+		return noKind(i.out.ManifestRef)
 	}
 	if err != nil {
 		return problemOf(err, i.out.ManifestRef, "checking it")
@@ -71,6 +94,31 @@ func (r *run) planOne(ctx context.Context, i *item) error {
 	}
 	i.live = identityOf(i.live)
 	return nil
+}
+
+// unchecked returns why the API server's refusal of a dry run may not hold when the object's turn
+// comes; empty if it will.
+func (r *run) unchecked(i *item, err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case kubeproblem.IsUnserved(err) && r.defined[gvkOf(i.out.ManifestRef)] != nil:
+		return "its kind comes with the set"
+	case apierrors.IsNotFound(err) && hasRoleOf(r.items, i):
+		return "its role comes with the set"
+	case (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || isMistyped(err)) && r.redefines(i):
+		i.redefined = true
+		return "its definition changes with the set"
+	}
+	return ""
+}
+
+// redefines reports whether the set changes the definition of an object's kind.
+func (r *run) redefines(i *item) bool {
+	return slices.ContainsFunc(r.items, func(d *item) bool {
+		return d.out.Action == runnerapi.ApplyConfigured && kindOf(d.out.ManifestRef) == kindCRD &&
+			nested(d.object, "spec", "group") == groupOf(i.out.ManifestRef) && nested(d.object, "spec", "names", "kind") == i.out.Kind
+	})
 }
 
 // unchanged reports whether applying would change nothing, not even the owner of a field.
@@ -114,6 +162,22 @@ func (r *run) leftovers(ctx context.Context) {
 		}
 	}
 	r.left = backwards(inOrder(r.left))
+}
+
+// keepDefinitions refuses to prune the definition of an object that stays: it would go, too.
+func (r *run) keepDefinitions() {
+	for _, d := range r.left {
+		if d.out.Action != runnerapi.ApplyPruned || d.live == nil || kindOf(d.out.ManifestRef) != kindCRD {
+			continue
+		}
+		for _, i := range r.items {
+			if i.mapping != nil && i.mapping.Resource.GroupResource().String() == d.out.Name {
+				d.fail(d.located(problem.Errorf(problem.Invalid, "keep the definition in the set, or take out the objects of its kind",
+					"it left the set, and %s did not, which would be deleted with it", i.out.ManifestRef)))
+				break
+			}
+		}
+	}
 }
 
 func backwards(items []*item) []*item {
@@ -164,13 +228,13 @@ func (r *run) admitLeft(ctx context.Context, i *item) error {
 	return r.admit(ref, runnerapi.ObjectIntent{Kind: kindOf(ref)})
 }
 
-// prune deletes what left the set, in reverse order.
-func (r *run) prune(ctx context.Context) {
+// prune deletes what left the set, in reverse order, with the propagation of its kind.
+func (r *run) prune(ctx context.Context, propagation func(kind string) metav1.DeletionPropagation) {
 	for _, i := range r.left {
 		if i.out.Action != runnerapi.ApplyPruned || i.live == nil {
 			continue
 		}
-		if err := r.remove(ctx, i, metav1.DeletePropagationBackground); err != nil {
+		if err := r.remove(ctx, i, propagation(kindOf(i.out.ManifestRef))); err != nil {
 			i.fail(i.located(problemOf(err, i.out.ManifestRef, "deleting it")))
 		}
 	}
