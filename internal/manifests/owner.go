@@ -86,7 +86,7 @@ func problemOf(err error, ref Ref, doing string) error {
 			"others have set fields of it: %s", owners)
 	}
 	if errors.As(err, &status) && isMistyped(err) { // a 500 for what is the manifest's mistake
-		err = problem.Errorf(problem.Invalid, "correct the field", "%s", goValue.ReplaceAllString(status.Status().Message, "$1"))
+		err = problem.Errorf(problem.Invalid, problem.CorrectField, "%s", goValue.ReplaceAllString(status.Status().Message, "$1"))
 	}
 	p := asProblem(kubeproblem.FromObject(err, doing))
 	if p.Code == problem.Forbidden && strings.HasPrefix(p.Detail, missingRight) {

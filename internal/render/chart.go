@@ -88,9 +88,13 @@ func templates(c *chartv2.Chart, values map[string]any, j Job, caps *common.Capa
 	if err != nil {
 		return nil, wrong("correct the values", "%v", err).Problem
 	}
-	if all, ok := top["Values"].(common.Values); ok {
+	if all, ok := top["Values"].(common.Values); ok && !j.SkipSchema {
 		if err := validate(c, all, ""); err != nil {
-			return nil, wrong("correct the values, as values.schema.json of the chart says", "%v", err).Problem
+			fix := "correct the values, as values.schema.json of the chart says"
+			if errors.Is(err, errElsewhere) {
+				fix = "deploy it without: helm deploy --skip-schema-validation (skipSchemaValidation in the API), or put that schema into values.schema.json"
+			}
+			return nil, wrong(fix, "%v", err).Problem
 		}
 	}
 	announce(c)
@@ -221,10 +225,12 @@ func validate(c *chartv2.Chart, values map[string]any, at string) error {
 	return nil
 }
 
+var errElsewhere = errors.New("schemas are not loaded from elsewhere")
+
 type noLoader struct{}
 
 func (noLoader) Load(string) (any, error) {
-	return nil, errors.New("schemas are not loaded from elsewhere; put it into values.schema.json")
+	return nil, errElsewhere
 }
 
 func matches(schema []byte, values map[string]any) error {

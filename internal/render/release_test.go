@@ -318,6 +318,17 @@ func TestRelease_LargeChart(t *testing.T) {
 	assert.Len(t, r.Texts, 20)
 }
 
+// TestRelease_SchemaElsewhere is never fetched, and can be left out.
+func TestRelease_SchemaElsewhere(t *testing.T) {
+	j := release(pack(t, "web/Chart.yaml", chartYAML, "web/values.schema.json", `{"$ref":"https://example.com/s.json"}`, "web/templates/a.yaml", "a: b"))
+	_, err := run(t, j)
+	assert.Contains(t, problemtest.Of(t, err).Fix, "--skip-schema-validation")
+	j.SkipSchema = true
+	r, err := run(t, j)
+	require.NoError(t, err)
+	assert.Len(t, r.Texts, 1)
+}
+
 func FuzzRelease(f *testing.F) {
 	f.Add(pack(f, "web/Chart.yaml", chartYAML, "web/templates/a.yaml", "a: b", "web/values.yaml", "a: b"))
 	f.Fuzz(func(t *testing.T, archive []byte) {

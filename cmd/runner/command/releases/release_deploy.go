@@ -62,6 +62,8 @@ deploy, it leaves a failed revision, and the next deploy can continue.`,
 	f.StringVar(&c.spec.Timeout, "timeout", "", "how long objects may take to become ready, at most 1h (default 5m)")
 	f.BoolVar(&c.spec.RollbackOnFailure, "rollback-on-failure", false, "roll back to the last deployed revision if this one fails")
 	f.BoolVar(&c.spec.ForceConflicts, "force-conflicts", false, "take over fields of the release's objects that other clients have set since")
+	f.BoolVar(&c.spec.SkipSchemaValidation, "skip-schema-validation", false, "do not hold the values against the chart's schema, which may refer to one elsewhere")
+	f.BoolVar(&c.spec.SkipCRDs, "skip-crds", false, "leave out the definitions in the chart's folder crds/")
 	f.BoolVar(&c.spec.Adopt, "adopt", false, "take over a release of this name that the helm program created")
 	return cmd
 }
