@@ -66,7 +66,7 @@ func (k *Keeper) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.Sour
 	var o *object
 	err = retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }, func() error {
 		var err error
-		o, err = put(ctx, sources, key, spec, opts)
+		o, err = k.put(ctx, sources, key, spec, opts)
 		return err
 	})
 	if err != nil {
@@ -80,7 +80,9 @@ func (k *Keeper) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.Sour
 	return o.wire(), nil
 }
 
-func put(ctx context.Context, sources dynamic.ResourceInterface, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (*object, error) {
+// put writes a source. One that was there is checked again even if its spec is the same: its
+// repository or its Secret may have been mended.
+func (k *Keeper) put(ctx context.Context, sources dynamic.ResourceInterface, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (*object, error) {
 	o := newObject(key)
 	u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})
 	switch {
@@ -99,6 +101,9 @@ func put(ctx context.Context, sources dynamic.ResourceInterface, key runnerapi.K
 		o.Annotations = map[string]string{}
 	}
 	o.Annotations[objectmeta.ChangedBy], o.Annotations[objectmeta.RequestID] = opts.Caller.Runner, opts.Caller.RequestID
+	if o.UID != "" {
+		o.Annotations[objectmeta.Sync] = k.mark(opts)
+	}
 	next, err := o.write()
 	if err != nil {
 		return nil, err
@@ -166,6 +171,11 @@ func (k *Keeper) List(ctx context.Context, namespace string) ([]runnerapi.Source
 	return out, nil
 }
 
+// mark returns a value of objectmeta.Sync that no earlier call had.
+func (k *Keeper) mark(opts runnerapi.WriteOptions) string {
+	return cmp.Or(opts.Caller.RequestID, k.now().UTC().Format("20060102T150405.000000000"))
+}
+
 // Sync implements backend.Sources: it leaves a mark that the replica which leads
 // finds.
 func (k *Keeper) Sync(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
@@ -173,11 +183,7 @@ func (k *Keeper) Sync(ctx context.Context, key runnerapi.Key, opts runnerapi.Wri
 	if err != nil {
 		return runnerapi.Source{}, err
 	}
-	mark := opts.Caller.RequestID
-	if mark == "" {
-		mark = k.now().UTC().Format("20060102T150405.000000000")
-	}
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, objectmeta.Sync, mark)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, objectmeta.Sync, k.mark(opts))
 	u, err := sources.Patch(ctx, key.Name, mergePatch, patch, metav1.PatchOptions{DryRun: dry(opts), FieldManager: objectmeta.FieldManager})
 	if err == nil {
 		k.Wake()
