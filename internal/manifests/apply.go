@@ -133,7 +133,7 @@ func (r *run) check(ctx context.Context, objects []*unstructured.Unstructured) (
 	r.resolve(ctx, objects)
 	if r.opts.Unread == nil { // or the objects that could not be read would be taken for left
 		r.leftovers(ctx)
-		r.keepDefinitions()
+		keepDefinitions(r.left, r.items)
 	}
 	next := inventory{set: r.set, entries: r.refs(), at: time.Now(), by: r.opts.By, version: r.inv.version}
 	for _, i := range r.left {

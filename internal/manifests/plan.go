@@ -22,32 +22,35 @@ const atATime = 4
 // plan lets the cluster check every object that is not refused yet, and first whether it has
 // another owner. It records what would happen to each, or why it is refused, and changes nothing.
 func (r *run) plan(ctx context.Context) error {
-	// Definitions come first: what of their kinds is refused may be for a definition that changes.
-	definitions := slices.IndexFunc(r.items, func(i *item) bool { return kindOf(i.out.ManifestRef) != kindCRD })
-	if definitions < 0 {
-		definitions = len(r.items)
+	for _, items := range definitionsFirst(r.items) {
+		var group errgroup.Group
+		group.SetLimit(atATime)
+		for _, i := range items {
+			if i.out.Problem != nil {
+				continue
+			}
+			group.Go(func() error {
+				if err := r.planOne(ctx, i); err != nil {
+					i.fail(i.located(err))
+				}
+				return ctx.Err()
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
 	}
-	if err := r.planSome(ctx, r.items[:definitions]); err != nil {
-		return err
-	}
-	return r.planSome(ctx, r.items[definitions:])
+	return nil
 }
 
-func (r *run) planSome(ctx context.Context, items []*item) error {
-	var group errgroup.Group
-	group.SetLimit(atATime)
-	for _, i := range items {
-		if i.out.Problem != nil {
-			continue
-		}
-		group.Go(func() error {
-			if err := r.planOne(ctx, i); err != nil {
-				i.fail(i.located(err))
-			}
-			return ctx.Err()
-		})
+// definitionsFirst splits items in their order: what the cluster refuses of a kind may be right for
+// a definition that changes.
+func definitionsFirst(items []*item) [2][]*item {
+	n := slices.IndexFunc(items, func(i *item) bool { return kindOf(i.out.ManifestRef) != kindCRD })
+	if n < 0 {
+		n = len(items)
 	}
-	return group.Wait()
+	return [2][]*item{items[:n], items[n:]}
 }
 
 func (r *run) planOne(ctx context.Context, i *item) error {
@@ -106,16 +109,16 @@ func (r *run) unchecked(i *item, err error) string {
 		return "its kind comes with the set"
 	case apierrors.IsNotFound(err) && hasRoleOf(r.items, i):
 		return "its role comes with the set"
-	case (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || isMistyped(err)) && r.redefines(i):
+	case (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || isMistyped(err)) && redefines(r.items, i):
 		i.redefined = true
 		return "its definition changes with the set"
 	}
 	return ""
 }
 
-// redefines reports whether the set changes the definition of an object's kind.
-func (r *run) redefines(i *item) bool {
-	return slices.ContainsFunc(r.items, func(d *item) bool {
+// redefines reports whether one of the items changes the definition of an object's kind.
+func redefines(items []*item, i *item) bool {
+	return slices.ContainsFunc(items, func(d *item) bool {
 		return d.out.Action == runnerapi.ApplyConfigured && kindOf(d.out.ManifestRef) == kindCRD &&
 			nested(d.object, "spec", "group") == groupOf(i.out.ManifestRef) && nested(d.object, "spec", "names", "kind") == i.out.Kind
 	})
@@ -164,13 +167,13 @@ func (r *run) leftovers(ctx context.Context) {
 	r.left = backwards(inOrder(r.left))
 }
 
-// keepDefinitions refuses to prune the definition of an object that stays: it would go, too.
-func (r *run) keepDefinitions() {
-	for _, d := range r.left {
+// keepDefinitions refuses to prune the definition of an item that stays: it would go, too.
+func keepDefinitions(left, items []*item) {
+	for _, d := range left {
 		if d.out.Action != runnerapi.ApplyPruned || d.live == nil || kindOf(d.out.ManifestRef) != kindCRD {
 			continue
 		}
-		for _, i := range r.items {
+		for _, i := range items {
 			if i.mapping != nil && i.mapping.Resource.GroupResource().String() == d.out.Name {
 				d.fail(d.located(problem.Errorf(problem.Invalid, "keep the definition in the set, or take out the objects of its kind",
 					"it left the set, and %s did not, which would be deleted with it", i.out.ManifestRef)))
