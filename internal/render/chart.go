@@ -91,7 +91,7 @@ func templates(c *chartv2.Chart, values map[string]any, j Job, caps *common.Capa
 	if all, ok := top["Values"].(common.Values); ok && !j.SkipSchema {
 		if err := validate(c, all, ""); err != nil {
 			fix := "correct the values, as values.schema.json of the chart says"
-			if errors.Is(err, errElsewhere) {
+			if strings.Contains(err.Error(), errElsewhere.Error()) { // the library does not wrap it
 				fix = "deploy it without: helm deploy --skip-schema-validation (skipSchemaValidation in the API), or put that schema into values.schema.json"
 			}
 			return nil, wrong(fix, "%v", err).Problem
