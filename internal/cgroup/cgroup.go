@@ -41,7 +41,7 @@ func Memory(root string, yield func(limit, used uint64)) {
 func MemoryLimit(root string) int64 {
 	least := uint64(math.MaxInt64)
 	Memory(root, func(limit, _ uint64) { least = min(least, limit) })
-	return int64(least) //nolint:gosec // at most that
+	return int64(least)
 }
 
 func number(file string) (uint64, bool) {
