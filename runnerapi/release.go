@@ -37,6 +37,10 @@ type ReleaseSpec struct {
 	RollbackOnFailure bool `json:"rollbackOnFailure,omitempty" doc:"Go back to the last revision that was deployed when this one fails; uninstall where there was none."`
 	// ForceConflicts takes fields over.
 	ForceConflicts bool `json:"forceConflicts,omitempty" doc:"Take over fields of the release's objects that others have set since, with kubectl for example. Without this a chart that sets them otherwise is refused."`
+	// SkipSchemaValidation is Helm's option of that name.
+	SkipSchemaValidation bool `json:"skipSchemaValidation,omitempty" doc:"Do not hold the values against values.schema.json of the chart, which may refer to a schema elsewhere: the agent fetches none."`
+	// SkipCRDs is Helm's option of that name.
+	SkipCRDs bool `json:"skipCrds,omitempty" doc:"Leave out the resource definitions of the chart's folder crds/."`
 	// Adopt takes a release over.
 	Adopt bool `json:"adopt,omitempty" doc:"Take over a release of this name that was made with the helm program, and all fields of its objects."`
 }

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cgroup"
 )
 
 // freeSpace returns what an ordinary user may write to the disk of dir.
@@ -39,7 +40,7 @@ func freeMemory() (bytes uint64, known bool, err error) {
 		if err != nil {
 			return 0, false, fmt.Errorf("/proc/meminfo: %w", err)
 		}
-		return min(kibibytes<<10, leftOfLimit("/sys/fs/cgroup")), true, nil
+		return min(kibibytes<<10, leftOfLimit(cgroup.Root)), true, nil
 	}
 	return 0, false, errors.Join(scan.Err(), errors.New("/proc/meminfo does not say how much memory is available"))
 }
@@ -47,34 +48,6 @@ func freeMemory() (bytes uint64, known bool, err error) {
 // leftOfLimit goes up from this process' group to the root: each may have a limit.
 func leftOfLimit(root string) uint64 {
 	left := ^uint64(0)
-	own, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return left
-	}
-	for line := range strings.SplitSeq(string(own), "\n") {
-		dir, unified := strings.CutPrefix(line, "0::")
-		if !unified {
-			continue
-		}
-		for ; ; dir = path.Dir(dir) {
-			limit, limited := number(path.Join(root, dir, "memory.max"))
-			used, known := number(path.Join(root, dir, "memory.current"))
-			if limited && known {
-				left = min(left, limit-min(used, limit))
-			}
-			if dir == "/" || dir == "." {
-				break
-			}
-		}
-	}
+	cgroup.Memory(root, func(limit, used uint64) { left = min(left, limit-min(used, limit)) })
 	return left
-}
-
-func number(file string) (uint64, bool) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
-	return n, err == nil // "max" is not a number: no limit
 }

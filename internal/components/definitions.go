@@ -93,7 +93,7 @@ func applyDefinition(info *resource.Info, wanted runtime.Object) error {
 }
 
 // isOurs reports whether an Installer created a definition.
-func isOurs(definition runtime.Object) bool {
+func isOurs(definition any) bool {
 	object, err := meta.Accessor(definition)
 	return err == nil && slices.ContainsFunc(object.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == fieldManager })
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/render"
 )
 
 const (
@@ -132,6 +133,7 @@ func (i *Installer) put(ctx context.Context, step Step, r *planned) error {
 	if err := chartutil.ProcessDependencies(ch, r.values); err != nil {
 		return explained(err)
 	}
+	render.KeepNulls(ch, r.values)
 	if err := ensureDefinitions(ctx, cfg, ch); err != nil {
 		return err
 	}

@@ -2,8 +2,10 @@ package components
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 // nameLabel is the label that charts give their objects:
@@ -35,6 +39,8 @@ type Cluster struct {
 	Memory int64
 	// Installed are the releases that this package made.
 	Installed map[string][]Installed
+
+	managed map[string]bool // namespaces in which Runners may make objects
 }
 
 // Look reads what a cluster has.
@@ -44,7 +50,9 @@ func Look(ctx context.Context, client kubernetes.Interface) (Cluster, error) {
 		what string
 		do   func(context.Context, kubernetes.Interface) error
 	}{
+		{"listing namespaces", c.lookAtNamespaces},
 		{"reading the cluster's APIs", c.lookAtAPIs},
+		{"listing resource definitions", c.lookAtDefinitions},
 		{"reading the API of metrics", c.lookAtMetricsAPI},
 		{"listing IngressClasses", c.lookAtIngressClasses},
 		{"listing what k3s brings", c.lookAtK3s},
@@ -70,6 +78,71 @@ func (c *Cluster) lookAtAPIs(_ context.Context, client kubernetes.Interface) err
 		c.APIGroups[g.Name] = true
 	}
 	return nil
+}
+
+func (c *Cluster) lookAtNamespaces(ctx context.Context, client kubernetes.Interface) error {
+	managed := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(objectmeta.Labels()).String()}
+	list, err := client.CoreV1().Namespaces().List(ctx, managed)
+	if err != nil {
+		return err
+	}
+	c.managed = map[string]bool{}
+	for i := range list.Items {
+		c.managed[list.Items[i].Name] = true
+	}
+	return nil
+}
+
+// byRunner reports whether a Runner may have made an object. Such an object proves nothing.
+func (c *Cluster) byRunner(o metav1.Object) bool {
+	return c.managed[o.GetNamespace()] || c.managed[o.GetAnnotations()[annotationNamespace]] || o.GetAnnotations()[objectmeta.SetOf] != ""
+}
+
+// lookAtDefinitions drops APIs of which the cluster has only resource definitions that a component
+// left behind, or that a Runner made.
+func (c *Cluster) lookAtDefinitions(ctx context.Context, client kubernetes.Interface) error {
+	data, err := client.Discovery().RESTClient().Get().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").
+		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Do(ctx).Raw()
+	if err != nil {
+		return err
+	}
+	var list metav1.PartialObjectMetadataList
+	if err := json.Unmarshal(data, &list); err != nil {
+		return fmt.Errorf("read the resource definitions: %w", err)
+	}
+	counts := map[string]bool{} // of each group with definitions: whether one is somebody's
+	for i := range list.Items {
+		d := &list.Items[i]
+		_, group, _ := strings.Cut(d.Name, ".")
+		left, err := c.isLeftover(ctx, client, d)
+		if err != nil {
+			return err
+		}
+		counts[group] = counts[group] || !left && !c.byRunner(d)
+	}
+	for group, somebodys := range counts {
+		if !somebodys {
+			delete(c.APIGroups, group)
+		}
+	}
+	return nil
+}
+
+// isLeftover reports whether a definition stayed behind when a component was removed: an Installer
+// made it, or it is of a component's release that does not exist any more.
+func (c *Cluster) isLeftover(ctx context.Context, client kubernetes.Interface, d *metav1.PartialObjectMetadata) (bool, error) {
+	if isOurs(d) {
+		return true, nil
+	}
+	of := releaseOf(d)
+	ours := slices.ContainsFunc(table, func(o Component) bool {
+		return o.Namespace == of.namespace && slices.ContainsFunc(o.Charts, func(chart Chart) bool { return chart.Name == of.name })
+	})
+	if !ours {
+		return false, nil
+	}
+	records, err := client.CoreV1().Secrets(of.namespace).List(ctx, metav1.ListOptions{LabelSelector: labelOwner + "=helm," + labelRelease + "=" + of.name, Limit: 1})
+	return err == nil && len(records.Items) == 0, err
 }
 
 // lookAtMetricsAPI finds the API also while what serves it has not started: discovery leaves it out
@@ -106,7 +179,9 @@ func (c *Cluster) lookAtIngressClasses(ctx context.Context, client kubernetes.In
 		return err
 	}
 	for i := range list.Items {
-		c.IngressClasses = append(c.IngressClasses, list.Items[i].Name)
+		if !c.byRunner(&list.Items[i]) {
+			c.IngressClasses = append(c.IngressClasses, list.Items[i].Name)
+		}
 	}
 	return nil
 }
@@ -119,7 +194,7 @@ func (c *Cluster) lookAtStorageClasses(ctx context.Context, client kubernetes.In
 		return err
 	}
 	for i := range list.Items {
-		if class := &list.Items[i]; class.Annotations[defaultStorageClass] == "true" {
+		if class := &list.Items[i]; class.Annotations[defaultStorageClass] == "true" && !c.byRunner(class) {
 			c.DefaultStorageClasses = append(c.DefaultStorageClasses, class.Name)
 		}
 	}
@@ -137,6 +212,9 @@ func (c *Cluster) lookAtServices(ctx context.Context, client kubernetes.Interfac
 	}
 	for i := range list.Items {
 		s := &list.Items[i]
+		if c.byRunner(s) {
+			continue
+		}
 		name := s.Labels[nameLabel]
 		c.Services[name] = append(c.Services[name], s.Namespace+"/"+s.Name)
 	}

@@ -71,7 +71,7 @@ const (
 	labelOfChart        = "helm.sh/chart"
 )
 
-func releaseOf(o client.Object) releaseKey {
+func releaseOf(o metav1.Object) releaseKey {
 	return releaseKey{o.GetAnnotations()[annotationNamespace], o.GetAnnotations()[annotationRelease]}
 }
 

@@ -41,8 +41,8 @@ func TestCheck(t *testing.T) {
 		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, subjects: [{kind: User, name: 'system:serviceaccount:pipeops:pipeops-agent'}]}": "rights to the agent itself",
 		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, subjects: [{kind: Group, name: 'system:serviceaccounts'}]}":                     "rights to the agent itself",
 		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, subjects: [{kind: Group, name: 'system:serviceaccounts:pipeops'}]}":             "rights to the agent itself",
-		binding("Role", "ServiceAccount", "staging"):                        "in namespace \"production\", and the subject ServiceAccount a in \"staging\"",
-		binding("Role", "ServiceAccount", ""):                               "in namespace \"production\", and the subject ServiceAccount a in \"\"",
+		binding("Role", "ServiceAccount", "staging"): "in namespace \"production\", and the subject ServiceAccount a in \"staging\"",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a, namespace: pipeops}, subjects: [{kind: ServiceAccount, name: x}]}": "rights to the agent itself",
 		binding("Role", "User", ""):                                         "binds ServiceAccounts alone, and a subject is User a",
 		binding("Role", "Group", ""):                                        "binds ServiceAccounts alone, and a subject is Group a",
 		binding("ClusterRole", "ServiceAccount", "production"):              "binds a Role of its namespace, and roleRef names ClusterRole a",
@@ -84,6 +84,7 @@ func TestCheck(t *testing.T) {
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app.kubernetes.io/managed-by: Helm}}}",
 		"{apiVersion: v1, kind: Secret, type: Opaque, metadata: {name: pipeops-set-a}}",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: a}}",
+		binding("Role", "ServiceAccount", ""),           // its own namespace
 		binding("Role", "ServiceAccount", "production"), // that the cluster takes it: internal/manifests/TestSet_RoleWithBinding
 		roleOf("['', coordination.k8s.io]", "[configmaps, leases]", "[get, list, watch, create]"),
 		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.example.com}}",

@@ -24,7 +24,7 @@ func (a Agent) role(u *unstructured.Unstructured) error {
 		return never("roles of that name are those that the agent keeps for its own rights, or Kubernetes'")
 	}
 	subjects := maps(u, "subjects")
-	if slices.ContainsFunc(subjects, a.isAgent) {
+	if slices.ContainsFunc(subjects, func(s map[string]any) bool { return a.isAgent(s, u.GetNamespace()) }) {
 		return never("it would give rights to the agent itself")
 	}
 	switch u.GetKind() {
@@ -36,12 +36,13 @@ func (a Agent) role(u *unstructured.Unstructured) error {
 	return nil
 }
 
-func (a Agent) isAgent(subject map[string]any) bool {
+// isAgent reports whether a subject of a binding in a namespace, or in none, is the agent.
+func (a Agent) isAgent(subject map[string]any, namespace string) bool {
 	account := cmp.Or(a.ServiceAccount, objectmeta.FieldManager)
 	name := word(subject, "name")
 	switch word(subject, "kind") {
 	case "ServiceAccount":
-		return word(subject, "namespace") == a.Namespace
+		return cmp.Or(word(subject, "namespace"), namespace) == a.Namespace
 	case "User":
 		return name == "system:serviceaccount:"+a.Namespace+":"+account
 	case "Group":
@@ -65,7 +66,8 @@ func bound(u *unstructured.Unstructured, subjects []map[string]any) error {
 		return problem.Errorf(problem.Invalid, fix, "the RoleBinding has no subjects").WithField("subjects")
 	}
 	for _, s := range subjects {
-		kind, name, namespace := word(s, "kind"), word(s, "name"), word(s, "namespace")
+		kind, name := word(s, "kind"), word(s, "name")
+		namespace := cmp.Or(word(s, "namespace"), u.GetNamespace()) // as the API server's authorizer has it
 		switch {
 		case kind != "ServiceAccount":
 			return problem.Errorf(problem.Forbidden, fix, "a RoleBinding that the agent applies binds ServiceAccounts alone, and a subject is %s %s",

@@ -3,6 +3,7 @@ package health
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -39,7 +40,7 @@ func New(rc *rest.Config, s diagnose.Stabilization) *Checker {
 // Report is how a workload is.
 type Report struct {
 	State     runnerapi.ObjectState
-	Message   string // what it waits for
+	Message   string // what it waits for, or a warning
 	Diagnosis *runnerapi.Diagnosis
 	LastLines []string // of the init container that the message names
 }
@@ -92,7 +93,17 @@ func (c *Checker) check(ctx context.Context, api client.Client, w client.Object)
 	if waits != "" {
 		return Report{State: runnerapi.ObjectInProgress, Message: waits, LastLines: f.LastLines}, nil
 	}
-	return Report{State: runnerapi.ObjectReady}, nil
+	return Report{State: runnerapi.ObjectReady, Message: idlePort(&ev)}, nil
+}
+
+// idlePort returns the warning about a declared port at which nothing listens; empty for none.
+func idlePort(ev *diagnose.Evidence) string {
+	for _, try := range ev.Ports {
+		if try.Idle != 0 {
+			return fmt.Sprintf("warning: nothing listens at TCP port %d, which container %s declares; another port is open", try.Idle, ev.Container)
+		}
+	}
+	return ""
 }
 
 // find gathers the evidence about a workload, and what it amounts to.

@@ -88,6 +88,10 @@ func TestCheck_AnyWorkload(t *testing.T) {
 			deployment + strings.Replace(pods, "args:", "ports: [{containerPort: 9999}], args:", 1),
 			runnerapi.ObjectFailed, runnerapi.CausePortNotListening, "nothing listens at TCP port 9999, which the workload declares",
 		},
+		"idle": {
+			deployment + strings.Replace(pods, "args:", "ports: [{containerPort: 9102}, {containerPort: 8080}], args:", 1),
+			runnerapi.ObjectReady, "", "warning: nothing listens at TCP port 9102",
+		},
 		"trying": {retried, runnerapi.ObjectInProgress, "", "another try"},
 		"never": {
 			"apiVersion: batch/v1\nkind: CronJob\nspec: {schedule: 0 0 31 2 *, jobTemplate: {spec: {template: " + template("Never", image) + "}}}",

@@ -46,6 +46,16 @@ func heldBy(ctx context.Context, api dynamic.Interface, live *unstructured.Unstr
 	others := slices.DeleteFunc(live.GetFinalizers(), func(f string) bool {
 		return f == metav1.FinalizerDeleteDependents
 	})
+	if live.GetKind() == "Namespace" && live.GroupVersionKind().Group == "" {
+		if holders := inNamespace(live); holders != "" {
+			return holders
+		}
+	}
+	if slices.Contains(others, claimInUse) {
+		if pods := users(ctx, api, live); len(pods) > 0 {
+			return "pods that use it: " + strings.Join(pods, ", ")
+		}
+	}
 	if len(others) > 0 && live.GetKind() != "Pod" {
 		return "its finalizer to be removed: " + strings.Join(others, ", ")
 	}
@@ -58,6 +68,43 @@ func heldBy(ctx context.Context, api dynamic.Interface, live *unstructured.Unstr
 		return "what it made to go"
 	}
 	return strings.Join(waits, "; ")
+}
+
+// claimInUse is the finalizer of a PersistentVolumeClaim that a pod may use:
+// https://kubernetes.io/docs/concepts/storage/persistent-volumes/#storage-object-in-use-protection
+const claimInUse = "kubernetes.io/pvc-protection"
+
+// users returns the names of the pods that use a PersistentVolumeClaim.
+func users(ctx context.Context, api dynamic.Interface, claim *unstructured.Unstructured) (names []string) {
+	list, err := api.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(claim.GetNamespace()).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil
+	}
+	for _, pod := range typedPods(list.Items) {
+		uses := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.GetName()
+		})
+		if uses && len(names) < podsTold {
+			names = append(names, pod.Name)
+		}
+	}
+	return names
+}
+
+// inNamespace returns what a Namespace's own status says is left in it.
+func inNamespace(live *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(live.Object, "status", "conditions")
+	var left []string
+	for _, c := range conditions {
+		condition, _ := c.(map[string]any)
+		switch condition["type"] {
+		case string(corev1.NamespaceContentRemaining), string(corev1.NamespaceFinalizersRemaining):
+			if message, _ := condition["message"].(string); condition["status"] == "True" && message != "" {
+				left = append(left, message)
+			}
+		}
+	}
+	return strings.Join(left, "; ")
 }
 
 var readyNode = &corev1.Node{Status: corev1.NodeStatus{

@@ -60,19 +60,28 @@ func (p *ports) wanted(pod *corev1.Pod) bool {
 	return p.mute[pod.UID] < mutePorts
 }
 
-// try tries the ports of a pod until one refuses.
+// try tries the ports of a pod. Where one is open, others may be off: metrics of a chart, for
+// example.
 func (p *ports) try(ctx context.Context, pod *corev1.Pod, declared []diagnose.DeclaredPort) (got diagnose.PortTry, container string) {
-	mute := false
+	mute, open := false, false
+	var refused diagnose.DeclaredPort
 	for _, port := range declared {
 		switch p.reach.Port(ctx, pod, port.Number) {
 		case podport.Refused:
-			return diagnose.PortTry{Refused: port.Number}, port.Container
+			refused = port
 		case podport.Loopback:
 			got.Loopback = port.Number
 		case podport.Mute:
 			mute = true
 		case podport.Open:
+			open = true
 		}
+	}
+	switch {
+	case refused.Number != 0 && open:
+		return diagnose.PortTry{Idle: refused.Number}, refused.Container
+	case refused.Number != 0:
+		return diagnose.PortTry{Refused: refused.Number}, refused.Container
 	}
 	if ctx.Err() != nil {
 		return got, ""

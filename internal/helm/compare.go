@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	release "helm.sh/helm/v4/pkg/release/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,9 +28,16 @@ const (
 	helmNamespace = "meta.helm.sh/release-namespace"
 )
 
+// comparison is how a command compares.
+type comparison struct {
+	force   bool              // take over fields of others
+	refused map[*object]error // earlier
+	events  []string          // of the hooks that the command runs
+}
+
 // compare lets the API server report what would happen to each object, without a change. What it
 // would refuse is refused before the first object is created, together with earlier refusals.
-func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*object, force bool, before map[*object]error) ([]runnerapi.ReleaseObject, error) {
+func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*object, how comparison) ([]runnerapi.ReleaseObject, error) {
 	client, mapper, err := c.objects()
 	if err != nil {
 		return nil, err
@@ -37,12 +45,12 @@ func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*obje
 	all := make([]runnerapi.ReleaseObject, 0, len(objects))
 	var refused []error
 	for i, o := range objects {
-		if err := before[o]; err != nil {
+		if err := how.refused[o]; err != nil {
 			refused = append(refused, err)
 			continue
 		}
 		c.say("comparing %s with the cluster (%d of %d)", o, i+1, len(objects))
-		change, err := compareOne(ctx, client, mapper, key, o, objects, force)
+		change, err := compareOne(ctx, client, mapper, key, o, objects, how)
 		if p, ok := errors.AsType[*problem.Error](err); ok && !p.Passing() {
 			refused = append(refused, err)
 			continue
@@ -79,7 +87,7 @@ func restMapper(c *cluster) (meta.RESTMapper, error) {
 	return f.ToRESTMapper()
 }
 
-func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, key runnerapi.Key, o *object, all []*object, force bool) (string, error) {
+func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, key runnerapi.Key, o *object, all []*object, how comparison) (string, error) {
 	gvk := o.GroupVersionKind()
 	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if meta.IsNoMatchError(err) && comesAlong(o, all) {
@@ -107,7 +115,7 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 		live = nil
 	}
 	if o.hook != "" { // it is made when its time comes, or there already
-		return changeOf(live, nil), nil
+		return changeOf(live, nil), how.stuck(o, live)
 	}
 	if live != nil && !owned(live, key) {
 		return "", inTemplate(o, problem.Errorf(problem.Conflict, "delete it, or have the chart name its own otherwise",
@@ -116,7 +124,7 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 	if live != nil && live.GetDeletionTimestamp() != nil {
 		return "", inTemplate(o, problem.Errorf(problem.Busy, "wait until it is gone, and send this again", "it is being deleted"))
 	}
-	then, err := try(ctx, at, marked(o, key, mapping), force)
+	then, err := try(ctx, at, marked(o, key, mapping), how.force)
 	if err != nil && strings.Contains(err.Error(), "does not support dry run") {
 		return changeOf(live, nil), nil // an admission webhook decides later
 	}
@@ -127,6 +135,23 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 		return "", about(o, untried(o, err))
 	}
 	return changeOf(live, then), nil
+}
+
+// stuck refuses a hook that an earlier run left in the cluster, and that Helm would not replace.
+func (c comparison) stuck(o *object, live *unstructured.Unstructured) error {
+	policies := o.GetAnnotations()[release.HookDeleteAnnotation]
+	runs := slices.ContainsFunc(strings.Split(o.hook, ","), func(event string) bool { return slices.Contains(c.events, event) })
+	if live == nil || !runs || policies == "" || strings.Contains(policies, string(release.HookBeforeHookCreation)) {
+		return nil
+	}
+	resource := strings.ToLower(o.GetKind())
+	if group := o.GroupVersionKind().Group; group != "" {
+		resource += "." + group
+	}
+	return inTemplate(o, problem.Errorf(problem.Conflict,
+		fmt.Sprintf("have the cluster's owner free the name: kubectl delete %s %s -n %s; or add %s to %s in the chart",
+			resource, o.GetName(), live.GetNamespace(), release.HookBeforeHookCreation, release.HookDeleteAnnotation),
+		"the hook of an earlier run is still there, and its %s (%s) does not replace it", release.HookDeleteAnnotation, policies))
 }
 
 // untried returns the API server's error about a try.

@@ -7,6 +7,7 @@ import (
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/release/common"
+	release "helm.sh/helm/v4/pkg/release/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
@@ -85,12 +86,20 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	p.lock.say("comparing the chart with the cluster")
-	if pl.changes, err = compare(p.ctx, cluster, p.key, pl.objects, p.forces(), refused); err != nil {
+	if pl.changes, err = compare(p.ctx, cluster, p.key, pl.objects, comparison{p.forces(), refused, p.events()}); err != nil {
 		return nil, err
 	}
 	gone, err := p.goes(cluster, pl.objects)
 	pl.changes = append(pl.changes, gone...)
 	return pl, err
+}
+
+// events returns those of the hooks that a deploy runs.
+func (p *put) events() []string {
+	if p.installs() {
+		return []string{release.HookPreInstall.String(), release.HookPostInstall.String()}
+	}
+	return []string{release.HookPreUpgrade.String(), release.HookPostUpgrade.String()}
 }
 
 // forces reports whether fields that others have set become the release's.
@@ -116,7 +125,7 @@ func (p *put) render(cfg *action.Configuration, looking *getter, archive []byte)
 		return nil, err
 	}
 	cfg.Capabilities = caps
-	r := renderer{Process: p.Releases.opts.Render, key: p.key, revision: p.next(), upgrade: !p.installs(), caps: caps}
+	r := renderer{Process: p.Releases.opts.Render, key: p.key, revision: p.next(), upgrade: !p.installs(), spec: p.spec, caps: caps}
 	r.Lookup = func(ctx context.Context, q render.Question) ([]byte, error) {
 		return looking.lookup(ctx, q, p.opts.AdmitObjects)
 	}

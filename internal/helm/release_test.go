@@ -1,6 +1,7 @@
 package helm_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -135,6 +137,25 @@ func (a afterList) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // TestHelmRelease_RemovedWhileRead expects that there is no such release, and no internal error.
+// TestHelmRelease_HookThatStays is of a chart that deletes its hook only if that fails: Helm cannot
+// create it again.
+func TestHelmRelease_HookThatStays(t *testing.T) {
+	env, r := releases(t, "stays")
+	hook := of(pack(t, map[string]string{"templates/hook.yaml": `apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-hook, annotations: {helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-delete-policy: hook-failed}}
+`}), nil)
+	t.Cleanup(func() {
+		_, err := env.Cluster.Kubectl(context.Background(), "-n", production, "delete", "configmap", "stays-hook")
+		assert.NoError(t, err)
+	})
+	require.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "stays", hook).Status)
+	_, err := r.Deploy(t.Context(), key("stays"), hook, byTest)
+	refused := problemOf(t, err)
+	assert.Equal(t, problem.Conflict, refused.Code)
+	assert.Contains(t, refused.Fix, "kubectl delete configmap stays-hook -n production")
+}
+
 func TestHelmRelease_RemovedWhileRead(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	config := rest.CopyConfig(env.Agent)

@@ -52,6 +52,7 @@ type renderer struct {
 	key      runnerapi.Key
 	revision int
 	upgrade  bool
+	spec     runnerapi.ReleaseSpec
 	caps     *common.Capabilities
 }
 
@@ -71,10 +72,13 @@ func (r renderer) do(ctx context.Context, archive []byte, values map[string]any)
 	}
 	out, err := r.Run(ctx, render.Job{
 		Type: render.Release, Archive: archive, Values: string(text), Release: r.key.Name, Namespace: r.key.Namespace,
-		Revision: r.revision, Upgrade: r.upgrade, KubeVersion: r.caps.KubeVersion.Version, APIVersions: r.caps.APIVersions,
+		Revision: r.revision, Upgrade: r.upgrade, SkipSchema: r.spec.SkipSchemaValidation, KubeVersion: r.caps.KubeVersion.Version, APIVersions: r.caps.APIVersions,
 	})
 	if err != nil {
 		return nil, unrendered(err, refused)
+	}
+	if r.spec.SkipCRDs {
+		out.CRDs = nil
 	}
 	return taken(out)
 }

@@ -39,7 +39,7 @@ func (r *Releases) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi
 		if _, err := s.undoes(cluster, next); err != nil {
 			return err
 		}
-		if _, err := compare(s.ctx, cluster, s.key, next, to.ForceConflicts, nil); err != nil {
+		if _, err := compare(s.ctx, cluster, s.key, next, comparison{force: to.ForceConflicts}); err != nil {
 			return err
 		}
 		do := action.NewRollback(cfg)

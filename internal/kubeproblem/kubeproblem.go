@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,8 +93,16 @@ func fromStatus(s metav1.Status, err error) error {
 	return nil
 }
 
+// IsUnserved reports whether the API server does not serve the kind of a request: its definition
+// was deleted, or is not established yet.
+func IsUnserved(err error) bool {
+	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), unserved)
+}
+
+const unserved = "the server could not find the requested resource"
+
 func notFound(s metav1.Status) error {
-	if strings.Contains(s.Message, "the server could not find the requested resource") {
+	if strings.Contains(s.Message, unserved) {
 		return unavailable("the cluster does not serve " + kindOf(s.Details))
 	}
 	return problem.Errorf(problem.NotFound, "check the name and the namespace", "%s", s.Message)
@@ -119,12 +128,19 @@ func kindOf(d *metav1.StatusDetails) string {
 }
 
 func invalid(s metav1.Status) error {
-	p := problem.Errorf(problem.Invalid, "correct the field; the API's document is at /openapi.json", "%s", s.Message)
+	p := problem.Errorf(problem.Invalid, problem.CorrectField, "%s", withoutValue(s.Message))
 	if s.Details == nil {
 		return p
 	}
 	for _, c := range s.Details.Causes {
-		p.Fields = append(p.Fields, problem.FieldError{Field: cmp.Or(problem.Field(c.Field), "body"), Message: c.Message})
+		e := problem.FieldError{Field: cmp.Or(problem.Field(c.Field), "body"), Message: withoutValue(c.Message)}
+		if fixed.MatchString(e.Message) {
+			p.Fix = fmt.Sprintf("rename the object, or have the one that exists deleted: leave it out once, or the cluster's owner runs kubectl delete %s %s",
+				resourceOf(s.Details), s.Details.Name)
+		}
+		if !slices.Contains(p.Fields, e) {
+			p.Fields = append(p.Fields, e)
+		}
 	}
 	if len(p.Fields) > 0 {
 		p.Field, p.Detail = p.Fields[0].Field, p.Fields[0].Message
@@ -133,6 +149,28 @@ func invalid(s metav1.Status) error {
 		p.Fields = nil
 	}
 	return p
+}
+
+// fixed matches what the API server says of fields that it never changes.
+var fixed = regexp.MustCompile(`immutable|may not change once set|may not change fields other than|updates to \w+ spec for fields other than|cannot change roleRef`)
+
+// value is a whole object or list in an error, in JSON or in Go's notation.
+var value = regexp.MustCompile(`(?s)Invalid value: [&*]?[\w.\[\]]*[{\[].*[}\]]: `)
+
+// withoutValue returns an error's first line without an object or list that it quotes: Kubernetes
+// adds a comparison in Go's notation below.
+func withoutValue(message string) string {
+	first, _, _ := strings.Cut(value.ReplaceAllString(message, ""), "\n")
+	return first
+}
+
+// resourceOf returns a kind as kubectl takes it.
+func resourceOf(d *metav1.StatusDetails) string {
+	kind := strings.ToLower(d.Kind)
+	if d.Group != "" {
+		kind += "." + d.Group
+	}
+	return kind
 }
 
 // Forbidden returns the cluster's word for five different things.

@@ -41,6 +41,18 @@ func TestFrom(t *testing.T) {
 			}),
 			code: problem.Invalid, field: "image", detail: "an image is needed", fix: "correct the field",
 		},
+		"immutable field": {
+			err: apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "web", field.ErrorList{
+				field.Invalid(field.NewPath("spec", "selector"), map[string]any{"matchLabels": map[string]string{"a": "b: c"}}, "field is immutable"),
+			}),
+			code: problem.Invalid, field: "selector", detail: "field is immutable", fix: "kubectl delete deployment.apps web",
+		},
+		"immutable spec": {
+			err: apierrors.NewInvalid(schema.GroupKind{Kind: "PersistentVolumeClaim"}, "data", field.ErrorList{
+				field.Forbidden(field.NewPath("spec"), "spec is immutable after creation except resources.requests\n  core.PersistentVolumeClaimSpec{\n  \t... // 2 identical fields"),
+			}),
+			code: problem.Invalid, field: "spec", detail: "Forbidden: spec is immutable after creation except resources.requests", fix: "kubectl delete persistentvolumeclaim data",
+		},
 		"permission": {
 			err: apierrors.NewForbidden(secrets, "db", errors.New(
 				`User "system:serviceaccount:pipeops:pipeops-agent" cannot get resource "secrets" in API group "" in the namespace "shop"`)),
@@ -72,6 +84,7 @@ func TestFrom(t *testing.T) {
 			require.ErrorAs(t, kubeproblem.From(c.err, "testing"), &p)
 			assert.Equal(t, c.code, p.Code)
 			assert.Contains(t, p.Detail, c.detail)
+			assert.NotRegexp(t, `matchLabels|\n|[a-z]\{`, p.Detail, "no dump")
 			assert.Contains(t, p.Fix, c.fix)
 			assert.Equal(t, c.field, p.Field)
 		})

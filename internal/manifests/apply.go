@@ -27,6 +27,7 @@ type run struct {
 	set       Set
 	opts      Options
 	inv       inventory      // as it was
+	next      inventory      // as it was written last
 	given     []*item        // to apply, in the order of the input
 	items     []*item        // the same, in the order in which they are applied
 	left      []*item        // what left the set
@@ -93,19 +94,20 @@ func (a *Applier) start(ctx context.Context, set Set, objects []*unstructured.Un
 }
 
 func (r *run) do(ctx context.Context, objects []*unstructured.Unstructured) error {
-	next, err := r.check(ctx, objects)
-	if err != nil || r.opts.DryRun {
+	var err error
+	if r.next, err = r.check(ctx, objects); err != nil || r.opts.DryRun {
 		return err
 	}
 	if err := r.opts.late(ctx); err != nil {
 		return err
 	}
-	if err := r.api.write(ctx, &next); err != nil {
+	if err := r.api.write(ctx, &r.next); err != nil {
 		return err
 	}
 	r.applyAll(ctx)
-	r.prune(ctx)
-	r.settle(ctx, next)
+	r.prune(ctx, func(string) metav1.DeletionPropagation { return metav1.DeletePropagationBackground })
+	r.awaitGone(ctx, prunedWait)
+	r.settle(ctx)
 	return nil
 }
 
@@ -131,6 +133,7 @@ func (r *run) check(ctx context.Context, objects []*unstructured.Unstructured) (
 	r.resolve(ctx, objects)
 	if r.opts.Unread == nil { // or the objects that could not be read would be taken for left
 		r.leftovers(ctx)
+		keepDefinitions(r.left, r.items)
 	}
 	next := inventory{set: r.set, entries: r.refs(), at: time.Now(), by: r.opts.By, version: r.inv.version}
 	for _, i := range r.left {
@@ -189,10 +192,10 @@ func (r *run) applyAll(ctx context.Context) {
 
 func (r *run) apply(ctx context.Context, i *item) error {
 	err := r.applyOnce(ctx, i)
-	if i.pending && soon(err) && r.soonUntil.IsZero() {
+	if i.pending && i.soon(err) && r.soonUntil.IsZero() {
 		r.soonUntil = time.Now().Add(servedLimit)
 	}
-	for i.pending && soon(err) && time.Now().Before(r.soonUntil) && retry.Wait(ctx, firstPause) {
+	for i.pending && i.soon(err) && time.Now().Before(r.soonUntil) && retry.Wait(ctx, firstPause) {
 		err = r.applyOnce(ctx, i)
 	}
 	if err != nil {
@@ -202,19 +205,22 @@ func (r *run) apply(ctx context.Context, i *item) error {
 	case kindNamespace:
 		return r.applier.config.Manage(ctx, i.out.Name)
 	case kindCRD:
-		return r.established(ctx, i)
+		if err := r.established(ctx, i); err != nil {
+			return err
+		}
+		return r.api.kinds.forget()
 	}
 	return nil
 }
 
-// soon reports whether the API server may be about to serve a kind that it lists, or to accept
-// rights that were just granted.
-func soon(err error) bool {
+// soon reports whether the API server may be about to serve a kind that it lists, to accept rights
+// that were just granted, or to judge by a definition that was just changed.
+func (i *item) soon(err error) bool {
 	if err == nil {
 		return false
 	}
 	p := asProblem(err)
-	return p.Code == problem.NotFound || p.Code == problem.Unavailable || p.Code == problem.Forbidden && strings.HasPrefix(p.Detail, missingRight)
+	return i.redefined && p.Code == problem.Invalid || p.Code == problem.NotFound || p.Code == problem.Unavailable || p.Code == problem.Forbidden && strings.HasPrefix(p.Detail, missingRight)
 }
 
 func (r *run) applyOnce(ctx context.Context, i *item) error {
@@ -298,11 +304,11 @@ func (r *run) read(ctx context.Context, i *item) error {
 // settle writes what the set holds now: what was applied, and what has left the set but still
 // exists. If that fails, the inventory lists too many objects and is incomplete. The next apply or
 // deletion of the set relies on it.
-func (r *run) settle(ctx context.Context, next inventory) {
-	next.entries, next.complete = r.held()
+func (r *run) settle(ctx context.Context) {
+	r.next.entries, r.next.complete = r.held()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleLimit)
 	defer cancel()
-	if err := r.api.write(ctx, &next); err != nil {
+	if err := r.api.write(ctx, &r.next); err != nil {
 		r.unsettled = asProblem(err)
 	}
 }

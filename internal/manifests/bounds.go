@@ -12,7 +12,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/admission"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -34,16 +33,14 @@ func (c *api) readNamespace(ctx context.Context, name string) (*unstructured.Uns
 // mapping finds the resource of a kind, in the cluster or in the set itself.
 func (b *bounds) mapping(ref Ref) (m *meta.RESTMapping, pending bool, err error) {
 	gvk := gvkOf(ref)
-	m, err = b.api.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	m, err = b.api.kinds.mapping(gvk)
 	switch {
 	case err == nil:
 		return m, false, nil
 	case b.defined[gvk] != nil:
 		return b.defined[gvk], true, nil
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		return nil, false, problem.Errorf(problem.Invalid,
-			"correct apiVersion and kind, or apply the CustomResourceDefinition first or in the same set",
-			"the cluster has no kind %s of %s", ref.Kind, ref.APIVersion)
+		return nil, false, noKind(ref)
 	}
 	return nil, false, kubeproblem.From(err, "reading the cluster's kinds")
 }

@@ -495,12 +495,14 @@ func TestPolicy_AskedPerObject(t *testing.T) {
 	require.NoError(t, a.env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "a"}, &corev1.ConfigMap{}))
 }
 
-const crd = `apiVersion: example.com/v1
+const wheel = `apiVersion: example.com/v1
 kind: Wheel
 metadata: {name: front}
 spec: {size: 3}
 ---
-apiVersion: v1
+`
+
+const inside = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: inside, namespace: set-made}
 ---
@@ -508,7 +510,9 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: set-made}
 ---
-apiVersion: apiextensions.k8s.io/v1
+`
+
+const wheels = wheel + `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: wheels.example.com}
 spec:
@@ -522,8 +526,9 @@ spec:
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}
 `
 
-// TestSet_CRDsAndNamespacesFirst has the rights of manifest-rights.yaml and one more.
-func TestSet_CRDsAndNamespacesFirst(t *testing.T) {
+// startWithWheels is start with the rights of manifest-rights.yaml and those for Wheels.
+func startWithWheels(t *testing.T) applier {
+	t.Helper()
 	a := start(t)
 	rights := string(deployments.ManifestRights()) + `---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -545,21 +550,94 @@ subjects: [{kind: ServiceAccount, name: pipeops-agent, namespace: pipeops}]
 	}
 	kubectl("apply")
 	t.Cleanup(func() { kubectl("delete") })
-	set := a.set()
 	await.Until(t, "the rights hold", func() bool {
-		_, err := a.apply(set, crd, manifests.Options{DryRun: true})
+		_, err := a.apply(manifests.Set{Namespace: production, Name: "rights"}, wheels, manifests.Options{DryRun: true})
 		return err == nil
 	})
-	r := a.applied(set, crd, manifests.Options{Prune: true, Wait: 3 * time.Minute})
+	return a
+}
+
+func TestSet_CRDsAndNamespacesFirst(t *testing.T) {
+	a := startWithWheels(t)
+	set := a.set()
+	r := a.applied(set, inside+wheels, manifests.Options{Prune: true, Wait: 3 * time.Minute})
 	for _, o := range r.Objects {
 		assert.Nil(t, o.Problem, "%+v", o.Problem)
 	}
 	assert.Equal(t, []string{"created CustomResourceDefinition/wheels.example.com", "created Namespace/set-made", "created ConfigMap/inside", "created Wheel/front"}, byTurn(r))
 	assert.True(t, r.Ready)
-	r = a.applied(set, crd, prune)
+	r = a.applied(set, inside+wheels, prune)
 	for _, o := range r.Objects {
 		assert.Equal(t, runnerapi.ApplyUnchanged, o.Action, o.String())
 	}
+}
+
+// TestSet_DefinitionComesAndGoes applies a kind again whose definition was deleted, by the set and
+// by others, and one whose definition changes with the set.
+func TestSet_DefinitionComesAndGoes(t *testing.T) {
+	a := startWithWheels(t)
+	set := a.set()
+	wait := manifests.Options{Prune: true, Wait: time.Minute}
+	whole := func(text string, want ...string) {
+		t.Helper()
+		r := a.applied(set, text, wait)
+		assert.Equal(t, want, actions(r))
+		for _, o := range r.Objects {
+			assert.Nil(t, o.Problem, "%+v", o.Problem)
+		}
+		assert.True(t, r.Ready, "%+v", r.Objects)
+	}
+	made := []string{"created CustomResourceDefinition/wheels.example.com", "created Wheel/front"}
+	gone := func() {
+		t.Helper()
+		await.Until(t, "the definition is gone", func() bool {
+			_, err := a.env.Cluster.Kubectl(t.Context(), "get", "crd", "wheels.example.com")
+			return err != nil
+		})
+	}
+	whole(wheels, made...)
+	_, err := a.Delete(t.Context(), set, manifests.Options{})
+	require.NoError(t, err)
+	gone()
+	whole(wheels, made...)
+
+	out, err := a.env.Cluster.Kubectl(t.Context(), "delete", "crd", "wheels.example.com")
+	require.NoError(t, err, out)
+	gone()
+	_, err = a.apply(set, wheel, wait)
+	assert.Contains(t, problemtest.Of(t, err).Detail, "the cluster has no kind Wheel of example.com/v1")
+	whole(wheels, made...)
+
+	newer := strings.Replace(wheels, "size: {type: integer}", "size: {type: integer}, color: {type: string}", 1)
+	whole(strings.Replace(newer, "size: 3", "size: 3, color: red", 1), "configured CustomResourceDefinition/wheels.example.com", "configured Wheel/front")
+	_, err = a.apply(set, wheel, wait)
+	assert.Contains(t, problemtest.Of(t, err).Detail, "Wheel/production/front did not, which would be deleted with it")
+}
+
+// TestSet_PrunedIsGone: what was pruned is of the set until it is gone, and says what holds it.
+func TestSet_PrunedIsGone(t *testing.T) {
+	a := start(t)
+	set := a.set()
+	held := strings.Replace(cm("held", "a"), "name: held", "name: held, finalizers: [example.com/drained]", 1)
+	a.applied(set, cm("stays", "a")+held, prune)
+	r := a.applied(set, cm("stays", "a"), prune)
+	assert.Equal(t, []string{"unchanged ConfigMap/stays", "pruned ConfigMap/held"}, actions(r))
+	assert.False(t, r.Ready)
+	assert.Equal(t, runnerapi.ObjectInProgress, r.Objects[1].State)
+	assert.Equal(t, "waits for its finalizer to be removed: example.com/drained", r.Objects[1].Message)
+	assert.False(t, a.held(set).Complete)
+	assert.Equal(t, 2, a.held(set).Count)
+
+	freed := make(chan error, 1)
+	go func() {
+		live := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "held"}}
+		freed <- a.env.Client.Patch(t.Context(), live, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+	}()
+	r = a.applied(set, cm("stays", "a"), manifests.Options{Prune: true, Wait: time.Minute})
+	require.NoError(t, <-freed)
+	assert.True(t, r.Ready)
+	assert.Equal(t, 1, a.held(set).Count)
+	assert.True(t, a.held(set).Complete)
 }
 
 // byTurn sorts the two whose order is of no importance.

@@ -17,21 +17,12 @@ import (
 // their pods. What takes longer goes on by itself, and the inventory names it.
 const goneWait = 20 * time.Second
 
-// takeDown deletes what a set holds. What makes pods stays until these are gone.
-func (r *run) takeDown(ctx context.Context) {
-	for _, i := range r.left {
-		if i.out.Action != runnerapi.ApplyPruned || i.live == nil {
-			continue
-		}
-		if err := r.remove(ctx, i, health.Propagation(kindOf(i.out.ManifestRef))); err != nil {
-			i.fail(i.located(problemOf(err, i.out.ManifestRef, "deleting it")))
-		}
-	}
-}
+// prunedWait is how long a call without a wait looks at what it pruned.
+const prunedWait = 2 * time.Second
 
 // awaitGone looks at what was deleted until all of it is gone, the time is up, or ctx ends.
-func (r *run) awaitGone(ctx context.Context) {
-	end := time.Now().Add(goneWait)
+func (r *run) awaitGone(ctx context.Context, limit time.Duration) {
+	end := time.Now().Add(limit)
 	for next := firstPause; ; next = min(2*next, lastPause) {
 		if !r.lookForGone(ctx) || time.Until(end) < next || !retry.Wait(ctx, next) {
 			return

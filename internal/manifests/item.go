@@ -17,11 +17,14 @@ import (
 type item struct {
 	object  *unstructured.Unstructured
 	mapping *meta.RESTMapping
-	where   string                     // document and line
-	brings  runnerapi.ObjectIntent     // what the policy bounds of it
-	pending bool                       // its kind, namespace or role comes with the set: it cannot be asked about before
-	live    *unstructured.Unstructured // as it is in the cluster; nil for not there
-	out     runnerapi.AppliedObject
+	where   string                 // document and line
+	brings  runnerapi.ObjectIntent // what the policy bounds of it
+	pending bool                   // its kind, namespace or role comes with the set: it cannot be asked about before
+	// redefined means that the definition of its kind changes with the set, and the cluster refuses
+	// the object by the old one.
+	redefined bool
+	live      *unstructured.Unstructured // as it is in the cluster; nil for not there
+	out       runnerapi.AppliedObject
 }
 
 func refOf(u *unstructured.Unstructured) Ref {

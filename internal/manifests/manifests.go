@@ -108,7 +108,7 @@ func New(c Config) *Applier {
 // api is the Kubernetes API for any kind.
 type api struct {
 	objects dynamic.Interface
-	mapper  meta.RESTMapper
+	kinds   *kinds
 }
 
 func (a *Applier) client() (*api, error) {
@@ -134,8 +134,8 @@ func newAPI(rc *rest.Config, hc *http.Client) (*api, error) {
 	if err != nil {
 		return nil, err
 	}
-	mapper, err := apiutil.NewDynamicRESTMapper(rc, hc)
-	return &api{objects: objects, mapper: mapper}, err
+	known := &kinds{read: func() (meta.RESTMapper, error) { return apiutil.NewDynamicRESTMapper(rc, hc) }}
+	return &api{objects: objects, kinds: known}, known.forget()
 }
 
 // on returns where an object of that kind is written and read.

@@ -86,7 +86,7 @@ func problemOf(err error, ref Ref, doing string) error {
 	}
 	_ = errors.As(err, &status)
 	if mistyped := kubeproblem.Mistyped(err); mistyped != "" {
-		err = problem.Errorf(problem.Invalid, "correct the field", "%s", mistyped)
+		err = problem.Errorf(problem.Invalid, problem.CorrectField, "%s", mistyped)
 	}
 	p := asProblem(kubeproblem.FromObject(err, doing))
 	if p.Code == problem.Forbidden && strings.HasPrefix(p.Detail, missingRight) {

@@ -3,12 +3,14 @@ package manifests
 import (
 	"context"
 	"reflect"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -20,20 +22,35 @@ const atATime = 4
 // plan lets the cluster check every object that is not refused yet, and first whether it has
 // another owner. It records what would happen to each, or why it is refused, and changes nothing.
 func (r *run) plan(ctx context.Context) error {
-	var group errgroup.Group
-	group.SetLimit(atATime)
-	for _, i := range r.items {
-		if i.out.Problem != nil {
-			continue
-		}
-		group.Go(func() error {
-			if err := r.planOne(ctx, i); err != nil {
-				i.fail(i.located(err))
+	for _, items := range definitionsFirst(r.items) {
+		var group errgroup.Group
+		group.SetLimit(atATime)
+		for _, i := range items {
+			if i.out.Problem != nil {
+				continue
 			}
-			return ctx.Err()
-		})
+			group.Go(func() error {
+				if err := r.planOne(ctx, i); err != nil {
+					i.fail(i.located(err))
+				}
+				return ctx.Err()
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
 	}
-	return group.Wait()
+	return nil
+}
+
+// definitionsFirst splits items in their order: what the cluster refuses of a kind may be right for
+// a definition that changes.
+func definitionsFirst(items []*item) [2][]*item {
+	n := slices.IndexFunc(items, func(i *item) bool { return kindOf(i.out.ManifestRef) != kindCRD })
+	if n < 0 {
+		n = len(items)
+	}
+	return [2][]*item{items[:n], items[n:]}
 }
 
 func (r *run) planOne(ctx context.Context, i *item) error {
@@ -48,10 +65,19 @@ func (r *run) planOne(ctx context.Context, i *item) error {
 		return err
 	}
 	would, err := r.patch(ctx, i, true)
-	if apierrors.IsNotFound(err) && hasRoleOf(r.items, i) {
+	if kubeproblem.IsUnserved(err) {
+		_ = r.api.kinds.forget() // what was known is out of date
+	}
+	if why := r.unchecked(i, err); why != "" {
+		if i.out.Action = runnerapi.ApplyCreated; i.live != nil {
+			i.out.Action = runnerapi.ApplyConfigured
+		}
 		i.pending, i.live = true, nil
-		i.out.Action, i.out.Message = runnerapi.ApplyCreated, "not checked before it is applied: its role comes with the set"
+		i.out.Message = "not checked before it is applied: " + why
 		return nil
+	}
+	if kubeproblem.IsUnserved(err) {
+		return noKind(i.out.ManifestRef)
 	}
 	if err != nil {
 		return problemOf(err, i.out.ManifestRef, "checking it")
@@ -71,6 +97,31 @@ func (r *run) planOne(ctx context.Context, i *item) error {
 	}
 	i.live = identityOf(i.live)
 	return nil
+}
+
+// unchecked returns why the API server's refusal of a dry run may not hold when the object's turn
+// comes; empty if it will.
+func (r *run) unchecked(i *item, err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case kubeproblem.IsUnserved(err) && r.defined[gvkOf(i.out.ManifestRef)] != nil:
+		return "its kind comes with the set"
+	case apierrors.IsNotFound(err) && hasRoleOf(r.items, i):
+		return "its role comes with the set"
+	case (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || kubeproblem.Mistyped(err) != "") && redefines(r.items, i):
+		i.redefined = true
+		return "its definition changes with the set"
+	}
+	return ""
+}
+
+// redefines reports whether one of the items changes the definition of an object's kind.
+func redefines(items []*item, i *item) bool {
+	return slices.ContainsFunc(items, func(d *item) bool {
+		return d.out.Action == runnerapi.ApplyConfigured && kindOf(d.out.ManifestRef) == kindCRD &&
+			nested(d.object, "spec", "group") == groupOf(i.out.ManifestRef) && nested(d.object, "spec", "names", "kind") == i.out.Kind
+	})
 }
 
 // unchanged reports whether applying would change nothing, not even the owner of a field.
@@ -114,6 +165,22 @@ func (r *run) leftovers(ctx context.Context) {
 		}
 	}
 	r.left = backwards(inOrder(r.left))
+}
+
+// keepDefinitions refuses to prune the definition of an item that stays: it would go, too.
+func keepDefinitions(left, items []*item) {
+	for _, d := range left {
+		if d.out.Action != runnerapi.ApplyPruned || d.live == nil || kindOf(d.out.ManifestRef) != kindCRD {
+			continue
+		}
+		for _, i := range items {
+			if i.mapping != nil && i.mapping.Resource.GroupResource().String() == d.out.Name {
+				d.fail(d.located(problem.Errorf(problem.Invalid, "keep the definition in the set, or take out the objects of its kind",
+					"it left the set, and %s did not, which would be deleted with it", i.out.ManifestRef)))
+				break
+			}
+		}
+	}
 }
 
 func backwards(items []*item) []*item {
@@ -164,13 +231,13 @@ func (r *run) admitLeft(ctx context.Context, i *item) error {
 	return r.admit(ref, runnerapi.ObjectIntent{Kind: kindOf(ref)})
 }
 
-// prune deletes what left the set, in reverse order.
-func (r *run) prune(ctx context.Context) {
+// prune deletes what left the set, in reverse order, with the propagation of its kind.
+func (r *run) prune(ctx context.Context, propagation func(kind string) metav1.DeletionPropagation) {
 	for _, i := range r.left {
 		if i.out.Action != runnerapi.ApplyPruned || i.live == nil {
 			continue
 		}
-		if err := r.remove(ctx, i, metav1.DeletePropagationBackground); err != nil {
+		if err := r.remove(ctx, i, propagation(kindOf(i.out.ManifestRef))); err != nil {
 			i.fail(i.located(problemOf(err, i.out.ManifestRef, "deleting it")))
 		}
 	}

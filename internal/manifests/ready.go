@@ -69,20 +69,25 @@ const maxMessage = 512
 
 func clip(text string) string { return printable.Shorten(text, maxMessage) }
 
-// await looks at the objects until they are ready or will not become so, the time is up,
-// or ctx ends. It looks once in any case.
+// await looks at the objects until they are ready and what was pruned is gone, or until that will
+// not be, the time is up, or ctx ends. It looks once in any case.
 func (r *run) await(ctx context.Context) {
 	end := time.Now().Add(r.opts.Wait)
 	for next := firstPause; ; next = min(2*next, lastPause) {
-		if !r.look(ctx) || time.Until(end) < next || !retry.Wait(ctx, next) {
-			return
+		open, broken := r.look(ctx)
+		open = r.lookForGone(ctx) || open
+		if !open || broken || time.Until(end) < next || !retry.Wait(ctx, next) {
+			break
 		}
+	}
+	if held, complete := r.held(); complete != r.next.complete || len(held) != len(r.next.entries) {
+		r.settle(ctx)
 	}
 }
 
-// look reads those that are not ready, and reports whether waiting makes sense: not once something
-// is known to be wrong.
-func (r *run) look(ctx context.Context) bool {
+// look reads those that are not ready. It reports whether one is not ready yet, and whether
+// something is known to be wrong.
+func (r *run) look(ctx context.Context) (open, broken bool) {
 	var group errgroup.Group
 	group.SetLimit(atATime)
 	for _, i := range r.items {
@@ -101,16 +106,15 @@ func (r *run) look(ctx context.Context) bool {
 		})
 	}
 	_ = group.Wait() // none fails
-	open := false
 	for _, i := range r.items {
 		switch i.out.State {
 		case runnerapi.ObjectFailed:
-			return false
+			broken = true
 		case runnerapi.ObjectInProgress, runnerapi.ObjectUnknown, runnerapi.ObjectMissing:
 			open = true
 		}
 	}
-	return open
+	return open, broken
 }
 
 // established waits until a CustomResourceDefinition's kinds are served, so that the

@@ -5,7 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/duplicates"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -109,29 +108,4 @@ func (r *run) place(i *item) error {
 	notes[objectmeta.SetOf] = r.set.String()
 	i.object.SetAnnotations(notes)
 	return nil
-}
-
-// definedKinds returns the kinds that the set's CustomResourceDefinitions define.
-func definedKinds(objects []*unstructured.Unstructured) map[schema.GroupVersionKind]*meta.RESTMapping {
-	kinds := map[schema.GroupVersionKind]*meta.RESTMapping{}
-	for _, u := range objects {
-		if kindOf(refOf(u)) != kindCRD {
-			continue
-		}
-		scope := meta.RESTScope(meta.RESTScopeNamespace)
-		if nested(u, "spec", "scope") == "Cluster" {
-			scope = meta.RESTScopeRoot
-		}
-		versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
-		for _, version := range versions {
-			v, _ := version.(map[string]any)
-			name, _ := v["name"].(string)
-			gvk := schema.GroupVersionKind{Group: nested(u, "spec", "group"), Version: name, Kind: nested(u, "spec", "names", "kind")}
-			kinds[gvk] = &meta.RESTMapping{
-				GroupVersionKind: gvk, Scope: scope,
-				Resource: schema.GroupVersionResource{Group: gvk.Group, Version: name, Resource: nested(u, "spec", "names", "plural")},
-			}
-		}
-	}
-	return kinds
 }

@@ -64,6 +64,8 @@ func TestSet_RoleWithBinding(t *testing.T) {
 	r = a.applied(set, text, prune)
 	assert.Equal(t, []string{"unchanged ServiceAccount/web", "unchanged Role/web", "unchanged RoleBinding/web"}, actions(r))
 
+	r = a.applied(set, strings.Replace(text, ", namespace: "+ns, "", 1), prune)
+	assert.Equal(t, "configured RoleBinding/web", actions(r)[2], "its own namespace is meant")
 	_, err = a.apply(set, strings.Replace(text, "namespace: "+ns, "namespace: default", 1), prune)
 	assert.Contains(t, problemtest.Of(t, err).Detail, `the subject ServiceAccount web in "default"`)
 	_, err = a.apply(set, strings.Replace(text, "kind: Role, name: web", "kind: Role, name: absent", 1), prune)

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -144,10 +145,11 @@ func (a *Applier) Delete(ctx context.Context, set Set, o Options) (Result, error
 			return Result{}, err
 		}
 	}
-	r.takeDown(ctx)
-	r.awaitGone(ctx)
+	r.prune(ctx, health.Propagation) // what makes pods stays until these are gone
+	r.awaitGone(ctx, goneWait)
 	if len(refused(r.left)) > 0 || slices.ContainsFunc(r.left, going) {
-		r.settle(ctx, r.inv)
+		r.next = r.inv
+		r.settle(ctx)
 	} else if err := r.api.drop(ctx, r.inv); err != nil {
 		r.unsettled = asProblem(err)
 	}

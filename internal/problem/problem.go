@@ -15,6 +15,9 @@ import (
 // ContentType is the media type of a problem (RFC 9457, section 3).
 const ContentType = "application/problem+json"
 
+// CorrectField is the fix for a field that is named.
+const CorrectField = "correct the field"
+
 // Code is the stable name of an error. Scripts may switch on it.
 type Code string
 

@@ -42,11 +42,8 @@ func unpack(data []byte) (*chartv2.Chart, *Problem) {
 	if err != nil {
 		return nil, bad(err)
 	}
-	if t := c.Metadata.Type; t != "" && t != "application" {
-		return nil, bad(fmt.Errorf("charts of type %s are not installed by themselves", t))
-	}
-	if missing := missing(c); len(missing) > 0 {
-		return nil, bad(fmt.Errorf("it lacks its dependencies %s: pack them in with helm dependency build", strings.Join(missing, ", ")))
+	if err := installable(c); err != nil {
+		return nil, bad(err)
 	}
 	return c, nil
 }
@@ -116,12 +113,19 @@ func entry(h *tar.Header) error {
 	return nil
 }
 
-// missing returns the dependencies that a chart names and does not have.
-func missing(c *chartv2.Chart) (names []string) {
+// installable refuses a chart that only others use, and one that lacks what it depends on.
+func installable(c *chartv2.Chart) error {
+	if t := c.Metadata.Type; t != "" && t != "application" {
+		return fmt.Errorf("charts of type %s are not installed by themselves", t)
+	}
+	var missing []string
 	for _, d := range c.Metadata.Dependencies {
 		if !slices.ContainsFunc(c.Dependencies(), func(have *chartv2.Chart) bool { return have.Metadata.Name == d.Name }) {
-			names = append(names, d.Name)
+			missing = append(missing, d.Name)
 		}
 	}
-	return names
+	if len(missing) > 0 {
+		return fmt.Errorf("it lacks its dependencies %s: put them into charts/ with helm dependency build", strings.Join(missing, ", "))
+	}
+	return nil
 }

@@ -81,15 +81,20 @@ func templates(c *chartv2.Chart, values map[string]any, j Job, caps *common.Capa
 	if err := dependencies.ProcessDependencies(c, values); err != nil {
 		return nil, wrong(fixChart, "its dependencies: %v", err).Problem
 	}
+	KeepNulls(c, values)
 	top, err := chartutil.ToRenderValuesWithSchemaValidation(c, values, common.ReleaseOptions{
 		Name: j.Release, Namespace: j.Namespace, Revision: j.Revision, IsInstall: !j.Upgrade, IsUpgrade: j.Upgrade,
 	}, caps, true)
 	if err != nil {
 		return nil, wrong("correct the values", "%v", err).Problem
 	}
-	if all, ok := top["Values"].(common.Values); ok {
+	if all, ok := top["Values"].(common.Values); ok && !j.SkipSchema {
 		if err := validate(c, all, ""); err != nil {
-			return nil, wrong("correct the values, as values.schema.json of the chart says", "%v", err).Problem
+			fix := "correct the values, as values.schema.json of the chart says"
+			if strings.Contains(err.Error(), errElsewhere.Error()) { // the library does not wrap it
+				fix = "deploy it without: helm deploy --skip-schema-validation (skipSchemaValidation in the API), or put that schema into values.schema.json"
+			}
+			return nil, wrong(fix, "%v", err).Problem
 		}
 	}
 	announce(c)
@@ -103,6 +108,20 @@ func templates(c *chartv2.Chart, values map[string]any, j Job, caps *common.Capa
 		return nil, failed
 	}
 	return rendered, nil
+}
+
+// KeepNulls makes Helm heed a null that a chart's values.yaml has for a default of a sub-chart. Helm
+// from 4.2 on drops it, unless the given values have the sub-chart's name:
+// https://github.com/helm/helm/issues/32132. It is for a chart whose dependencies were processed.
+func KeepNulls(c *chartv2.Chart, values map[string]any) {
+	for _, d := range c.Dependencies() {
+		if values[d.Name()] == nil {
+			values[d.Name()] = map[string]any{}
+		}
+		if below, ok := values[d.Name()].(map[string]any); ok {
+			KeepNulls(d, below)
+		}
+	}
 }
 
 // loadChart takes the chart's files as Helm would from a folder.
@@ -133,13 +152,7 @@ func loadChart(j Job) (*chartv2.Chart, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Metadata.Type != "" && c.Metadata.Type != "application" {
-		return nil, fmt.Errorf("%s is a chart of type %s, which brings nothing", c.Metadata.Name, c.Metadata.Type)
-	}
-	if missing := missing(c); len(missing) > 0 {
-		return nil, fmt.Errorf("dependencies are missing in charts/: %s; run `helm dependency build` and commit what it makes", strings.Join(missing, ", "))
-	}
-	return c, nil
+	return c, installable(c)
 }
 
 // ignored reports whether .helmignore is about a file or a folder that it is in.
@@ -212,10 +225,12 @@ func validate(c *chartv2.Chart, values map[string]any, at string) error {
 	return nil
 }
 
+var errElsewhere = errors.New("schemas are not loaded from elsewhere")
+
 type noLoader struct{}
 
 func (noLoader) Load(string) (any, error) {
-	return nil, errors.New("schemas are not loaded from elsewhere; put it into values.schema.json")
+	return nil, errElsewhere
 }
 
 func matches(schema []byte, values map[string]any) error {

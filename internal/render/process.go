@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cgroup"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -21,8 +22,7 @@ const Argument = "render"
 
 // Limits of a child.
 const (
-	// Memory bounds its heap, in bytes: one arena of Go's. The agent's pod has room for that beside
-	// the agent.
+	// Memory bounds its heap, in bytes: one arena of Go's. See makeRoom.
 	Memory = 64 << 20
 	// Patience is how long it may take.
 	Patience = 30 * time.Second
@@ -91,6 +91,11 @@ func (p Process) Run(ctx context.Context, j Job) (Result, error) {
 		return Result{}, problem.Errorf(problem.TooManyRequests, "send it again", "others' charts are being rendered").WithRetryAfter(5 * time.Second)
 	}
 	defer func() { <-turn }()
+	restore, err := makeRoom(cgroup.MemoryLimit(cgroup.Root))
+	if err != nil {
+		return Result{}, err
+	}
+	defer restore()
 	limited, cancel := context.WithTimeout(ctx, p.Patience)
 	defer cancel()
 	r, err := p.run(limited, j)

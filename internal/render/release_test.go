@@ -269,6 +269,32 @@ func TestRelease_RefusesOtherArchives(t *testing.T) {
 	}
 }
 
+// TestCharts_NullInSubchart removes a default of a sub-chart by the parent's values.yaml, as Helm 3
+// does (https://github.com/helm/helm/issues/32132), with and without an entry in Chart.yaml.
+func TestCharts_NullInSubchart(t *testing.T) {
+	for _, dependencies := range []string{"", "dependencies: [{name: sub, version: 0.1.0}]\n", "dependencies: [{name: sub, version: 0.1.0, alias: other}]\n"} {
+		name := "sub"
+		if strings.Contains(dependencies, "alias") {
+			name = "other"
+		}
+		chart := []string{
+			"web/Chart.yaml", chartYAML + dependencies, "web/values.yaml", name + ": {resources: {limits: {cpu: null}}, below: {a: null}}\n",
+			"web/charts/sub/Chart.yaml", "apiVersion: v2\nname: sub\nversion: 0.1.0\n",
+			"web/charts/sub/values.yaml", "resources: {limits: {cpu: 200m, memory: 200Mi}}\n",
+			"web/charts/sub/templates/x.yaml", "kind: A\nresources: {{ .Values.resources | toJson | quote }}\n",
+			"web/charts/sub/charts/below/Chart.yaml", "apiVersion: v2\nname: below\nversion: 0.1.0\n",
+			"web/charts/sub/charts/below/values.yaml", "a: 1\nb: 2\n",
+			"web/charts/sub/charts/below/templates/x.yaml", "kind: B\nall: {{ omit .Values \"global\" | toJson | quote }}\n",
+		}
+		for _, j := range []render.Job{release(pack(t, chart...)), {Type: render.Chart, Path: "web", Release: "x", Namespace: "y", Files: files(chart...)}} {
+			r, err := run(t, j)
+			require.NoError(t, err)
+			assert.Contains(t, all(r), `resources: "{\"limits\":{\"memory\":\"200Mi\"}}"`, dependencies)
+			assert.Contains(t, all(r), `all: "{\"b\":2}"`, dependencies)
+		}
+	}
+}
+
 // TestRelease_LargeChart has 4 MiB of CRDs and 2 MiB of manifests.
 func TestRelease_LargeChart(t *testing.T) {
 	if testing.Short() {
@@ -290,6 +316,17 @@ func TestRelease_LargeChart(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, r.CRDs, 10)
 	assert.Len(t, r.Texts, 20)
+}
+
+// TestRelease_SchemaElsewhere is never fetched, and can be left out.
+func TestRelease_SchemaElsewhere(t *testing.T) {
+	j := release(pack(t, "web/Chart.yaml", chartYAML, "web/values.schema.json", `{"$ref":"https://example.com/s.json"}`, "web/templates/a.yaml", "a: b"))
+	_, err := run(t, j)
+	assert.Contains(t, problemtest.Of(t, err).Fix, "--skip-schema-validation")
+	j.SkipSchema = true
+	r, err := run(t, j)
+	require.NoError(t, err)
+	assert.Len(t, r.Texts, 1)
 }
 
 func FuzzRelease(f *testing.F) {

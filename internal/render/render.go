@@ -50,6 +50,7 @@ type Job struct {
 	APIVersions []string // what the cluster has: "apps/v1", "apps/v1/Deployment"
 	Revision    int      // to be
 	Upgrade     bool     // instead of an installation
+	SkipSchema  bool     // of the values
 }
 
 // Text contains manifests, and their origin.

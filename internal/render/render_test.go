@@ -223,7 +223,7 @@ func TestRender_NamesMistakes(t *testing.T) {
 		"a template that fails":   {render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/templates/x.yaml", `{{ fail "set image" }}`)}, "set image"},
 		"a missing values file":   {render.Job{Type: render.Chart, Path: "web", ValuesFiles: []string{"none.yaml"}, Files: chartFiles()}, "none.yaml is not in the repository"},
 		"values that are no YAML": {render.Job{Type: render.Chart, Path: "web", Values: "a: [", Files: chartFiles()}, "values"},
-		"a missing dependency":    {render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.2.3\ndependencies: [{name: db, version: 1.x, repository: 'https://example.com'}]\n")}, "missing in charts/: db"},
+		"a missing dependency":    {render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.2.3\ndependencies: [{name: db, version: 1.x, repository: 'https://example.com'}]\n")}, "lacks its dependencies db"},
 		"values of a wrong type":  {schema(`{"properties":{"replicas":{"type":"string"}}}`), "replicas"},
 		"a schema from elsewhere": {schema(`{"$ref":"https://example.com/schema.json"}`), "not loaded from elsewhere"},
 		"a schema in a file":      {schema(`{"$ref":"file:///etc/passwd"}`), "not loaded from elsewhere"},

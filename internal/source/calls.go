@@ -65,7 +65,7 @@ func (k *Keeper) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.Sour
 	var o *object
 	err = k.races.Run(ctx, key.String(), func() error {
 		var err error
-		o, err = put(ctx, sources, key, spec, opts)
+		o, err = k.put(ctx, sources, key, spec, opts)
 		return err
 	})
 	if err != nil {
@@ -79,7 +79,9 @@ func (k *Keeper) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.Sour
 	return o.wire(), nil
 }
 
-func put(ctx context.Context, sources dynamic.ResourceInterface, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (*object, error) {
+// put writes a source. One that was there is checked again even if its spec is the same: its
+// repository or its Secret may have been mended.
+func (k *Keeper) put(ctx context.Context, sources dynamic.ResourceInterface, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (*object, error) {
 	o := newObject(key)
 	u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})
 	switch {
@@ -98,6 +100,9 @@ func put(ctx context.Context, sources dynamic.ResourceInterface, key runnerapi.K
 		o.Annotations = map[string]string{}
 	}
 	o.Annotations[objectmeta.ChangedBy], o.Annotations[objectmeta.RequestID] = opts.Caller.Runner, opts.Caller.RequestID
+	if o.UID != "" {
+		o.Annotations[objectmeta.Sync] = k.mark(opts)
+	}
 	next, err := o.write()
 	if err != nil {
 		return nil, err
@@ -165,6 +170,11 @@ func (k *Keeper) List(ctx context.Context, namespace string) ([]runnerapi.Source
 	return out, nil
 }
 
+// mark returns a value of objectmeta.Sync that no earlier call had.
+func (k *Keeper) mark(opts runnerapi.WriteOptions) string {
+	return cmp.Or(opts.Caller.RequestID, k.now().UTC().Format("20060102T150405.000000000"))
+}
+
 // Sync implements backend.Sources: it leaves a mark that the replica which leads
 // finds.
 func (k *Keeper) Sync(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
@@ -172,11 +182,7 @@ func (k *Keeper) Sync(ctx context.Context, key runnerapi.Key, opts runnerapi.Wri
 	if err != nil {
 		return runnerapi.Source{}, err
 	}
-	mark := opts.Caller.RequestID
-	if mark == "" {
-		mark = k.now().UTC().Format("20060102T150405.000000000")
-	}
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, objectmeta.Sync, mark)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, objectmeta.Sync, k.mark(opts))
 	u, err := sources.Patch(ctx, key.Name, mergePatch, patch, metav1.PatchOptions{DryRun: dry(opts), FieldManager: objectmeta.FieldManager})
 	if err == nil {
 		k.Wake()

@@ -268,6 +268,20 @@ func (p *place) configMap(name string) (*corev1.ConfigMap, error) {
 	return cm, p.env.Client.Get(p.t.Context(), types.NamespacedName{Namespace: p.namespace, Name: name}, cm)
 }
 
+// TestSource_PutAgainChecksAgain: the outcome from before is not that of the new command.
+func TestSource_PutAgainChecksAgain(t *testing.T) {
+	t.Parallel()
+	p, repo := openRepository(t)
+	repo.Commit(map[string]string{"web/app.yaml": "image: registry.example.com/web:1\n"})
+	p.secret("wrong")
+	spec := runnerapi.SourceSpec{Type: runnerapi.SourceApp, Path: "web/app.yaml"}
+	p.put("again", spec)
+	require.NotNil(t, p.settled("again").Error)
+	p.secret("correct horse")
+	p.put("again", spec)
+	assert.Nil(t, p.settled("again").Error)
+}
+
 func TestSource_AppFollowsRepository(t *testing.T) {
 	t.Parallel()
 	p, repo := openRepository(t)

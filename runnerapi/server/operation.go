@@ -145,7 +145,7 @@ func invalid(fields []runnerapi.FieldError) error {
 	if len(fields) == 0 {
 		return nil
 	}
-	e := problem.Errorf(problem.Invalid, "correct the field; the API's document is at /openapi.json", "%s", fields[0].Message).
+	e := problem.Errorf(problem.Invalid, problem.CorrectField, "%s", fields[0].Message).
 		WithField(fields[0].Field)
 	if len(fields) > 1 {
 		e.Fields = fields

@@ -47,6 +47,16 @@ func presets(t *testing.T) map[string]preset {
 	return all
 }
 
+// TestSettings_WithoutCarriageReturn has settings of files that were written on Windows.
+func TestSettings_WithoutCarriageReturn(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(token, []byte("pipeops_a_b.c@cp.example.com:8443\r\n"), 0o600))
+	said := bashOK(t, `declare -p AGENT_TOKEN CLUSTER_NAME PIPEOPS_CONTROL_PLANE_URL PIPEOPS_WAIT PRESET`,
+		"AGENT_TOKEN_FILE="+token+"\r", "CLUSTER_NAME=prod-1\r", "PIPEOPS_WAIT=60\r", "PRESET=minimum\r")
+	assert.NotContains(t, said, "\\r")
+	assert.Contains(t, said, `PIPEOPS_CONTROL_PLANE_URL="https://cp.example.com:8443"`)
+}
+
 // TestPreset_MatchesChart: the installer writes the chart's preset into the manifest, and nothing
 // else.
 func TestPreset_MatchesChart(t *testing.T) {

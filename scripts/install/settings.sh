@@ -33,9 +33,20 @@ number() {
   REPLY="$((10#$1))"
 }
 
+# without_cr NAME... removes a carriage return at the end of variables: files that were written on
+# Windows leave one.
+without_cr() {
+  local setting
+  for setting in "$@"; do
+    [[ ${!setting:-} != *$'\r' ]] || printf -v "$setting" %s "${!setting%$'\r'}"
+  done
+}
+
 # settings_load reads the environment. Secrets leave it again: what is started
 # from here gets them only where it needs them.
 settings_load() {
+  without_cr "${!PIPEOPS_@}" K3S_VERSION CLUSTER_NAME CLUSTER_TYPE COMPONENTS PRESET KUBE_CONTEXT \
+    NODE_TYPE K3S_URL K3S_TOKEN LOG_LEVEL AGENT_TOKEN AGENT_TOKEN_FILE
   version_named="${PIPEOPS_VERSION:+yes}"
   PIPEOPS_VERSION="${PIPEOPS_VERSION:-$RELEASE_VERSION}"
   PIPEOPS_CONTROL_PLANE_URL="${PIPEOPS_CONTROL_PLANE_URL:-}"
@@ -70,6 +81,7 @@ settings_load() {
   AGENT_TOKEN_FILE="${AGENT_TOKEN_FILE:-}"
   if [[ -z $AGENT_TOKEN && -r $AGENT_TOKEN_FILE ]]; then
     AGENT_TOKEN="$(<"$AGENT_TOKEN_FILE")"
+    without_cr AGENT_TOKEN
   fi
   export -n AGENT_TOKEN K3S_TOKEN K3S_URL K3S_VERSION
   # A token ends with the control plane's address: pipeops_ID_SECRET.FINGERPRINT@HOST:PORT

@@ -1,8 +1,11 @@
 package command
 
 import (
+	"io"
+
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 )
 
@@ -41,6 +44,6 @@ func carryOut(cmd *cobra.Command, i *components.Installer, plan components.Plan)
 	if err := i.Apply(ctx, plan); err != nil {
 		return err
 	}
-	planTable(cmd.OutOrStdout(), plan)
-	return nil
+	out := cli.Output{Format: "table"}
+	return out.Write(cmd.OutOrStdout(), plan, func(w io.Writer) { planTable(w, plan) })
 }

@@ -13,6 +13,7 @@ import (
 type PortTry struct {
 	Refused  int32 // a port at which nothing listens; 0 for none
 	Loopback int32 // a port that accepts connections inside the pod alone; 0 for none
+	Idle     int32 // a port of a workload at which nothing listens while another port is open; 0 for none
 	At       time.Time
 }
 

@@ -73,7 +73,7 @@ func invalid(errs []runnerapi.FieldError) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	p := problem.Errorf(problem.Invalid, "correct the field; the API's document is at /openapi.json", "%s", errs[0].Message).
+	p := problem.Errorf(problem.Invalid, problem.CorrectField, "%s", errs[0].Message).
 		WithField(errs[0].Field)
 	if len(errs) > 1 {
 		p.Fields = errs

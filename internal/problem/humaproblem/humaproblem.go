@@ -70,7 +70,7 @@ func field(location string) string { return problem.Field(strings.TrimPrefix(loc
 func fixFor(status int) string {
 	switch status {
 	case http.StatusUnprocessableEntity, http.StatusBadRequest:
-		return "correct the field; the API's document is at /openapi.json"
+		return problem.CorrectField
 	case http.StatusRequestEntityTooLarge:
 		return "send less in one request"
 	case http.StatusUnsupportedMediaType:

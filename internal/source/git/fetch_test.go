@@ -12,7 +12,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -261,17 +263,25 @@ func TestUnpack_BoundsDeltas(t *testing.T) {
 	assert.Equal(t, line+"h", string(all["h"]))
 }
 
-func TestFetch_SkipsLinksAndSubmodules(t *testing.T) {
+// TestFetch_Links follows links within the repository, and skips other links and submodules.
+func TestFetch_Links(t *testing.T) {
 	s := gitserver.Start(t, "", "")
 	repo := s.Create(t, "shop/deploy.git")
-	repo.Commit(map[string]string{"app.yaml": "image: one\n"})
+	repo.Commit(map[string]string{"app.yaml": "one", "charts/sub/Chart.yaml": "two"})
 	repo.Git("update-index", "--add", "--cacheinfo", "160000,"+repo.Git("rev-parse", "HEAD")+",module")
-	repo.Git("update-index", "--add", "--cacheinfo", "120000,"+repo.Git("hash-object", "-w", "app.yaml")+",link")
+	for name, target := range map[string]string{
+		"web/a.yaml": "../app.yaml", "web/charts": "../charts", "web/b.yaml": "a.yaml",
+		"loop": ".", "charts/sub/loop": "../../web", "x": "y", "y": "x", "out": "../../etc/passwd", "abs": "/app.yaml", "none": "nothing",
+	} {
+		file := filepath.Join(t.TempDir(), "target")
+		require.NoError(t, os.WriteFile(file, []byte(target), 0o600))
+		repo.Git("update-index", "--add", "--cacheinfo", "120000,"+repo.Git("hash-object", "-w", file)+","+name)
+	}
 	repo.Git("commit", "--quiet", "--message", "links")
 	repo.Git("push", "--quiet", "origin", "HEAD:main")
-	_, files, err := fetch(t, remote(t, s.URL("shop/deploy.git"), map[string][]byte{"url": []byte(s.HTTPS.URL + "/shop"), "ca.crt": s.CA()}), main, "")
+	_, files, err := fetch(t, remote(t, s.URL("shop/deploy.git"), map[string][]byte{"url": []byte(s.HTTPS.URL + "/shop"), "ca.crt": s.CA()}), main, "web")
 	require.NoError(t, err)
-	assert.Equal(t, git.Files{"app.yaml": []byte("image: one\n")}, files)
+	assert.Equal(t, git.Files{"web/a.yaml": []byte("one"), "web/b.yaml": []byte("one"), "web/charts/sub/Chart.yaml": []byte("two")}, files)
 }
 
 func TestFetch_CredentialsStayAtHost(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -17,8 +18,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 )
 
-// Files are a commit's files by their path from the root of the repository. Symbolic links
-// and submodules are not among them.
+// Files are a commit's files by their path from the root of the repository. A symbolic link within
+// the repository stands for what it leads to. Other links and submodules are not among them.
 type Files map[string][]byte
 
 const (
@@ -146,9 +147,19 @@ func commitOf(store *memory.Storage, hash plumbing.Hash) (*object.Commit, error)
 // collector gathers files within limits.
 type collector struct {
 	store *memory.Storage
+	root  *object.Tree
 	files Files
 	left  int64
 	file  int64
+	links int // followed
+}
+
+// place is where an entry of a tree is.
+type place struct {
+	at    string // the name that it gets
+	real  string // the name in the repository, which differs below a link
+	via   []string
+	depth int
 }
 
 func collect(store *memory.Storage, commit *object.Commit, folder string, l Limits) (Files, error) {
@@ -156,10 +167,10 @@ func collect(store *memory.Storage, commit *object.Commit, folder string, l Limi
 	if err != nil {
 		return nil, broken(err)
 	}
-	c := &collector{store, Files{}, l.Unpacked, l.File}
+	c := &collector{store: store, root: root, files: Files{}, left: l.Unpacked, file: l.File}
 	folder = strings.Trim(path.Clean("/"+folder), "/")
 	if folder == "" {
-		return c.files, c.tree(root, "", 0)
+		return c.files, c.tree(root, place{})
 	}
 	entry, err := root.FindEntry(folder)
 	if err != nil {
@@ -169,23 +180,23 @@ func collect(store *memory.Storage, commit *object.Commit, folder string, l Limi
 		above = path.Dir(above)
 		patterns := path.Join(above, render.IgnoreFile)
 		if file, err := root.FindEntry(patterns); err == nil {
-			if err := c.entry(*file, patterns, 0); err != nil {
+			if err := c.entry(*file, place{at: patterns, real: patterns}); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return c.files, c.entry(*entry, folder, 0)
+	return c.files, c.entry(*entry, place{at: folder, real: folder})
 }
 
-func (c *collector) tree(t *object.Tree, at string, depth int) error {
-	if depth > maxDepth {
+func (c *collector) tree(t *object.Tree, p place) error {
+	if p.depth > maxDepth {
 		return tooLarge("has folders in folders, more than %d deep", maxDepth)
 	}
 	for _, e := range t.Entries {
 		if !validName(e.Name) {
-			return failed(NotGit, "look at the repository with `git fsck`", "%s has an entry of the name %q", clip(at), clip(e.Name))
+			return failed(NotGit, "look at the repository with `git fsck`", "%s has an entry of the name %q", clip(p.at), clip(e.Name))
 		}
-		if err := c.entry(e, path.Join(at, e.Name), depth); err != nil {
+		if err := c.entry(e, place{path.Join(p.at, e.Name), path.Join(p.real, e.Name), p.via, p.depth + 1}); err != nil {
 			return err
 		}
 	}
@@ -197,18 +208,54 @@ func validName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
 }
 
-func (c *collector) entry(e object.TreeEntry, at string, depth int) error {
+func (c *collector) entry(e object.TreeEntry, p place) error {
 	switch e.Mode {
 	case filemode.Dir:
 		t, err := object.GetTree(c.store, e.Hash)
 		if err != nil {
 			return broken(err)
 		}
-		return c.tree(t, at, depth+1)
+		return c.tree(t, p)
 	case filemode.Regular, filemode.Executable, filemode.Deprecated:
-		return c.blob(e.Hash, at)
+		return c.blob(e.Hash, p.at)
+	case filemode.Symlink:
+		return c.link(e.Hash, p)
 	}
-	return nil // a link, or a submodule
+	return nil // a submodule
+}
+
+// maxLink bounds the target of a link: PATH_MAX of Linux.
+const maxLink = 4096
+
+// link follows a link. It leaves out links that lead out of the repository, to nothing, or back to
+// a folder that they are in.
+func (c *collector) link(hash plumbing.Hash, p place) error {
+	if c.links++; c.links > maxFiles {
+		return tooLarge("has more than %d links there, with those behind links", maxFiles)
+	}
+	blob, err := object.GetBlob(c.store, hash)
+	if err != nil || blob.Size > maxLink {
+		return nil // as for a file that is too large
+	}
+	r, err := blob.Reader()
+	if err != nil {
+		return broken(err)
+	}
+	defer func() { _ = r.Close() }()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return broken(err)
+	}
+	target := path.Join(path.Dir(p.real), string(text))
+	via := append(slices.Clone(p.via), p.real)
+	if path.IsAbs(string(text)) || slices.ContainsFunc(via, func(in string) bool { return strings.HasPrefix(in+"/", target+"/") }) {
+		return nil
+	}
+	e, err := c.root.FindEntry(target)
+	if err != nil {
+		return nil
+	}
+	return c.entry(*e, place{p.at, target, via, p.depth})
 }
 
 func (c *collector) blob(hash plumbing.Hash, at string) error {
