@@ -127,10 +127,20 @@ func (c *Certificates) Internal() bool { return c.cfg.Internal != nil }
 // Close stops what maintains the certificates.
 func (c *Certificates) Close() { c.cache.Stop() }
 
+// get returns a handshake's certificate. Without one and without an error, crypto/tls sends the
+// alert unrecognized_name (RFC 6066, section 3).
+func (c *Certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	cert, err := c.config.GetCertificate(hello)
+	if err != nil && !c.cfg.Allowed(strings.ToLower(hello.ServerName)) {
+		return nil, nil //nolint:nilnil // crypto/tls has no error for it
+	}
+	return cert, err
+}
+
 // TLS returns the configuration of the gateway's listener.
 func (c *Certificates) TLS() *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12, GetCertificate: c.config.GetCertificate,
+		MinVersion: tls.VersionTLS12, GetCertificate: c.get,
 		NextProtos: []string{"h2", "http/1.1", "acme-tls/1"},
 	}
 }

@@ -1,4 +1,4 @@
-package gateway
+package gatewaywire
 
 import (
 	"errors"
@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 )
 
-// duplex lets both ends of a request speak at a time, as gRPC's do. The writer and the body are to
+// Duplex lets both ends of a request speak at a time, as gRPC's do. The writer and the body are to
 // be used in place of the request's own. A connection whose answer begins before the body has ended
 // takes no further request. net/http would read that while it still waits for the end of this one,
 // and panic outside of any handler (https://github.com/golang/go/issues/68560).
-func duplex(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, io.ReadCloser) {
+func Duplex(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, io.ReadCloser) {
 	if r.Body == nil || r.Body == http.NoBody || r.ProtoMajor > 1 {
 		return w, r.Body
 	}
