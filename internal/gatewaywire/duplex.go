@@ -7,17 +7,19 @@ import (
 	"sync/atomic"
 )
 
-// Duplex lets both ends of a request speak at a time, as gRPC's do. The writer and the body are to
-// be used in place of the request's own. A connection whose answer begins before the body has ended
-// takes no further request. net/http would read that while it still waits for the end of this one,
-// and panic outside of any handler (https://github.com/golang/go/issues/68560).
+// Duplex returns a writer and a body to use in place of a request's own. They let both ends of a
+// request speak at a time, and add nothing to an answer that its sender has left out.
+//
+// An HTTP/1 connection whose answer begins before the body has ended takes no further request.
+// net/http would read that while it still waits for the end of this one, and panic outside of any
+// handler (https://github.com/golang/go/issues/68560).
 func Duplex(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, io.ReadCloser) {
 	if r.Body == nil || r.Body == http.NoBody || r.ProtoMajor > 1 {
-		return w, r.Body
+		return &answer{ResponseWriter: w}, r.Body
 	}
 	_ = http.NewResponseController(w).EnableFullDuplex()
 	body := &endingBody{ReadCloser: r.Body}
-	return &duplexWriter{ResponseWriter: w, body: body}, body
+	return &answer{ResponseWriter: w, body: body}, body
 }
 
 // endingBody remembers whether it was read to its end.
@@ -35,32 +37,39 @@ func (b *endingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-type duplexWriter struct {
+type answer struct {
 	http.ResponseWriter
-	body  *endingBody
+	body  *endingBody // nil if it does not matter
 	began bool
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *duplexWriter) WriteHeader(status int) {
+func (a *answer) WriteHeader(status int) {
 	if status >= http.StatusOK {
-		w.begin()
+		a.begin()
 	}
-	w.ResponseWriter.WriteHeader(status)
+	a.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements io.Writer.
-func (w *duplexWriter) Write(p []byte) (int, error) {
-	w.begin()
-	return w.ResponseWriter.Write(p)
+func (a *answer) Write(p []byte) (int, error) {
+	a.begin()
+	return a.ResponseWriter.Write(p)
 }
 
-func (w *duplexWriter) begin() {
-	if !w.began && !w.body.ended.Load() {
-		w.Header().Set("Connection", "close")
+func (a *answer) begin() {
+	if a.began {
+		return
 	}
-	w.began = true
+	a.began = true
+	h := a.Header()
+	if a.body != nil && !a.body.ended.Load() {
+		h.Set("Connection", "close")
+	}
+	if _, there := h["Content-Type"]; !there {
+		h["Content-Type"] = nil // net/http would guess
+	}
 }
 
 // Unwrap makes the other abilities available to http.ResponseController.
-func (w *duplexWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -32,8 +32,10 @@ var (
 		"check the address; its owner finds the reason with `pipeops-runner status AGENT APP`", 0}
 	noTunnels = failure{http.StatusMethodNotAllowed, "connect", "There is no proxy here",
 		"The method CONNECT is not supported.", "use another method", 0}
-	lastHop = failure{http.StatusMethodNotAllowed, "max-forwards", "The request ends here",
-		"Its Max-Forwards does not let it be passed on.", "send a larger Max-Forwards, or none", 0}
+	// lastHop and noTrace answer requests that are not to be passed on (RFC 9110, section 7.6.2).
+	lastHop = failure{http.StatusNoContent, "max-forwards", "", "", "", 0}
+	noTrace = failure{http.StatusMethodNotAllowed, "max-forwards", "The request ends here",
+		"The gateway does not answer TRACE by itself.", "send a larger Max-Forwards, or none", 0}
 	badTarget = failure{http.StatusBadRequest, "bad-target", "The request cannot be read",
 		"Its path or query has a space or a control character, or is no path.", "escape such characters, a space as %20", 0}
 	badHost = failure{http.StatusBadRequest, "bad-host", "The request cannot be read",
@@ -92,7 +94,11 @@ func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, f failure) {
 	case (f.status == http.StatusRequestTimeout || f.status == http.StatusBadRequest) && r.ProtoMajor == 1:
 		h.Set("Connection", "close")
 	case f.status == http.StatusMethodNotAllowed: // RFC 9110, section 15.5.6
-		h.Set("Allow", "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT")
+		h.Set("Allow", allowed)
+	case f == lastHop:
+		h.Set("Allow", allowed)
+		w.WriteHeader(f.status)
+		return
 	}
 	if f.retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(f.retry.Seconds())))
@@ -113,6 +119,9 @@ func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, f failure) {
 		_ = page().Execute(w, map[string]any{"Title": f.title, "Text": f.text, "Status": f.status, "ID": id})
 	}
 }
+
+// allowed are the methods of a resource of which the gateway knows nothing.
+const allowed = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
 
 // failGRPC answers a gRPC call, in trailers alone:
 // https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md

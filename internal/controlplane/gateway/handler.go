@@ -84,8 +84,10 @@ func (g *Gateway) refuses(r *http.Request, v *visit) *failure {
 		return &badHost
 	case !ok:
 		return &unknownHost
-	case bounded && left == 0:
+	case bounded && left == 0 && r.Method == http.MethodOptions:
 		return &lastHop
+	case bounded && left == 0:
+		return &noTrace
 	}
 	v.host = host
 	return nil
