@@ -393,7 +393,6 @@ func TestWire_HTTP1(t *testing.T) {
 		{"9112 7.1 a bad trailer", chunks("0\r\nno colon\r\n\r\n"), "", "", " 400 "},
 		{"9112 9.3 HTTP/1.0", raw("GET / HTTP/1.0", at), "", "GET / HTTP/1.1", " 200 \n!keep-alive"},
 		{"9112 9.3 HTTP/1.0 that goes on", raw("GET / HTTP/1.0", at, "Connection: keep-alive"), "", "GET / HTTP/1.1", "Connection: keep-alive\r"},
-		{"gRPC's failures", chunks("zz\r\n", "Content-Type: application/grpc+proto"), "", "", " 200 \nGrpc-Status: 13\r"},
 	}, "HTTP1")
 }
 
