@@ -98,8 +98,6 @@ func (o *overQUIC) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		conn.begin()
 		defer conn.end()
 	}
-	// Without it, httputil.ReverseProxy takes an answer that breaks off for a whole one.
-	r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, o))
 	moving := &movingWriter{w, http.NewResponseController(w), o.progress}
 	defer moving.extend() // for what is sent after the handler
 	if r.Method == http.MethodConnect {

@@ -117,8 +117,8 @@ func (w *wire) speaks(a app) {
 	w.app = a
 }
 
-// answers is an App that reads requests to their ends. An answer without a length ends with its
-// connection.
+// answers is an App that reads requests to their ends. It closes the connection after all but what
+// plain returns.
 func answers(text string) app {
 	return func(conn net.Conn, r *http.Request) bool {
 		_, err := io.Copy(io.Discard, r.Body)
@@ -317,12 +317,12 @@ func TestWire_Messages(t *testing.T) {
 		{"15.5.2 WWW-Authenticate", ask("GET /"), plain("401 Unauthorized", "WWW-Authenticate: Basic, Bearer"), "GET /", " 401 \nBasic, Bearer"},
 		{"15.5.6 Allow of the App", ask("DELETE /"), plain("405 Method Not Allowed", "Allow: GET"), "DELETE /", " 405 \nAllow: GET\r"},
 		{"6265 3 Set-Cookie", ask("GET /"), plain("200 OK", "Set-Cookie: a=1", "Set-Cookie: b=2"), "GET /", "Set-Cookie: a=1\r\nSet-Cookie: b=2\r\n"},
-		{"15.3.5 no content", ask("GET /"), "HTTP/1.1 204 No Content\r\n\r\n", "GET /", " 204 \n!Content-Length"},
-		{"15.4.5 not modified", ask("GET /"), "HTTP/1.1 304 Not Modified\r\nEtag: \"a\"\r\n\r\n", "GET /", " 304 \nEtag: \"a\""},
-		{"9.3.2 HEAD", ask("HEAD /"), "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", "HEAD /", " 200 \nContent-Length: 1000"},
+		{"15.3.5 no content", ask("GET /"), "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", "GET /", " 204 \n!Content-Length"},
+		{"15.4.5 not modified", ask("GET /"), "HTTP/1.1 304 Not Modified\r\nConnection: close\r\nEtag: \"a\"\r\n\r\n", "GET /", " 304 \nEtag: \"a\""},
+		{"9.3.2 HEAD", ask("HEAD /"), "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1000\r\n\r\n", "HEAD /", " 200 \nContent-Length: 1000"},
 		{"8.6 Content-Length", ask("POST /", "Content-Length: 4") + "text", "", "Content-Length: 4\r\n\ntext\n!chunked", " 200 "},
 		{"9112 6.3 a length until the end", ask("GET /"), "HTTP/1.0 200 OK\r\n\r\nall of it", "GET /", " 200 \nall of it\n!BROKEN"},
-		{"9112 7.1 chunks", ask("GET /"), "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;a=b\r\nab\r\n0\r\n\r\n", "GET /", " 200 \nab\n!BROKEN\n!;a=b"},
+		{"9112 7.1 chunks", ask("GET /"), "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n2;a=b\r\nab\r\n0\r\n\r\n", "GET /", " 200 \nab\n!BROKEN\n!;a=b"},
 		{"9112 8 a length that is cut off", ask("GET /"), "HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + strings.Repeat("x", 100_000), "GET /", "BROKEN"},
 		{"9112 8 chunks that are cut off", ask("GET /"), "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", "GET /", "BROKEN"},
 		{"9112 7.1 a bad chunk of the App", ask("GET /"), "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\nzz\r\n", "GET /", "BROKEN"},
@@ -444,6 +444,21 @@ func TestWire_EarlyAnswer(t *testing.T) {
 		})
 		for _, begun := range []string{ask("POST /", "Content-Length: 1000") + "some", chunks("4\r\nsome\r\n"), ask("PUT /", "Content-Length: 1000000000") + "some"} {
 			has(t, mode+begun, w.say(begun), " 413 \nConnection: close\r\nxxx\n!BROKEN")
+		}
+	}
+}
+
+// TestWire_Trailers passes on a request's trailers (RFC 9110, 6.5).
+func TestWire_Trailers(t *testing.T) {
+	for _, mode := range []string{gateway.ModeTunnel, gateway.ModeDirect} {
+		w := newWire(t, mode)
+		w.speaks(answers(fine))
+		for version, c := range w.versions() {
+			trailer := http.Header{"X-Sum": nil}
+			r := request(t, http.MethodPost, "https://"+host+"/", &heard{io.NopCloser(strings.NewReader("text")), func() { trailer.Set("X-Sum", "1") }})
+			r.Trailer = trailer
+			do(t, c, r)
+			has(t, mode+version, await.Receive(t, w.seen, version), "Trailer: X-Sum\r\n\n0\r\nX-Sum: 1\r\n\r\n")
 		}
 	}
 }
