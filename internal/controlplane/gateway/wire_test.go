@@ -407,7 +407,7 @@ func TestWire_EarlyAnswer(t *testing.T) {
 	for _, mode := range []string{gateway.ModeTunnel, gateway.ModeDirect} {
 		w := newWire(t, mode)
 		w.speaks(func(conn net.Conn, r *http.Request) bool { // echoes what comes
-			_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+			_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
 			chunked := httputil.NewChunkedWriter(conn)
 			if err == nil {
 				_, err = io.Copy(chunked, r.Body)
@@ -438,7 +438,7 @@ func TestWire_EarlyAnswer(t *testing.T) {
 			require.NoError(t, resp.Body.Close())
 		}
 		w.speaks(func(conn net.Conn, _ *http.Request) bool { // reads no body
-			_, _ = io.WriteString(conn, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("x", 100_000))
+			_, _ = io.WriteString(conn, "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("x", 100_000))
 			_, _ = io.Copy(io.Discard, conn)
 			return false
 		})
