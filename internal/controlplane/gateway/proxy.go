@@ -127,8 +127,8 @@ func (g *Gateway) answered(resp *http.Response) error {
 	return agentError(word)
 }
 
-// sign adds what is in each final answer. The App's own Strict-Transport-Security counts: there must
-// be one (RFC 6797, section 7.1).
+// sign adds what is in each final answer. The App's own Strict-Transport-Security counts: there
+// must be one (RFC 6797, section 7.1).
 func (g *Gateway) sign(h http.Header, v *visit) {
 	h.Set(headerRequestID, v.id)
 	if v.in.TLS == nil {

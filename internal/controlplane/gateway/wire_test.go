@@ -463,7 +463,7 @@ func TestWire_Trailers(t *testing.T) {
 	}
 }
 
-// TestWire_FlushesBytes passes on the begin of an answer before its end, also where the length is known.
+// TestWire_FlushesBytes passes on the begin of an answer before its end, also of a known length.
 func TestWire_FlushesBytes(t *testing.T) {
 	for _, mode := range []string{gateway.ModeTunnel, gateway.ModeDirect} {
 		w := newWire(t, mode)
@@ -491,7 +491,7 @@ func TestWire_FlushesBytes(t *testing.T) {
 	}
 }
 
-// TestWire_HalfCloses ends one direction of a WebSocket, and a body that is not whole (RFC 9112, 8).
+// TestWire_HalfCloses ends one direction of a WebSocket, and a body too early (RFC 9112, 8).
 func TestWire_HalfCloses(t *testing.T) {
 	for _, mode := range []string{gateway.ModeTunnel, gateway.ModeDirect} {
 		w := newWire(t, mode)
