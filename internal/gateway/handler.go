@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -17,7 +16,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
-	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
@@ -57,10 +55,8 @@ func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
 	h.http1.Protocols.SetHTTP1(true)
 	h.http1.ResponseHeaderTimeout = answerTimeout
 	h.http2.Protocols.SetUnencryptedHTTP2(true)
-	h.proxy = &httputil.ReverseProxy{
-		Rewrite: h.rewrite, Transport: h, ModifyResponse: own, ErrorHandler: h.failed, BufferPool: httpserver.NewBuffers(),
-		ErrorLog: httpserver.ErrorLog(h.log, ""),
-	}
+	h.proxy = gatewaywire.NewProxy(h.log, "")
+	h.proxy.Rewrite, h.proxy.Transport, h.proxy.ModifyResponse, h.proxy.ErrorHandler = h.rewrite, h, own, h.failed
 	return h
 }
 
@@ -108,18 +104,19 @@ type targetKey struct{}
 type target struct {
 	address string
 	http2   bool
+	in      *http.Request // as net/http gave it
 }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.tracer == nil {
-		h.serve(w, r)
+		h.serve(w, r, r)
 		return
 	}
 	noted := &statusWriter{ResponseWriter: w}
-	r, traced := span.Passed(r, h.tracer, "public request") //nolint:contextcheck // the request has its own
+	out, traced := span.Passed(r, h.tracer, "public request") //nolint:contextcheck // the request has its own
 	defer func() { traced(noted.status) }()
-	h.serve(noted, r)
+	h.serve(noted, out, r)
 }
 
 // statusWriter remembers the status of an answer.
@@ -137,7 +134,7 @@ func (w *statusWriter) WriteHeader(status int) {
 // Unwrap makes the other abilities available to http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 	select {
 	case h.underWay <- struct{}{}:
 		defer func() { <-h.underWay }()
@@ -149,8 +146,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 		h.key(w, r)
 		return
 	}
-	w, body := duplex(w, r)
-	route, ok := h.routes.Load().find(hostOf(r), r.URL.Path)
+	w, body := gatewaywire.Duplex(w, r)
+	route, ok := h.routes.Load().find(hostOf(r), pathOf(r))
 	switch {
 	case !ok:
 		h.answer(w, r, http.StatusNotFound, gatewaywire.NoRoute, nil)
@@ -159,7 +156,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.NotReady, errors.New("the Service has no address"))
 		return
 	}
-	to := target{route.Addresses[rand.N(len(route.Addresses))], route.HTTP2 || gatewaywire.IsGRPC(r.Header)} //nolint:gosec // spreading load needs no secrecy
+	to := target{route.Addresses[rand.N(len(route.Addresses))], route.HTTP2 || gatewaywire.IsGRPC(r.Header), in} //nolint:gosec // spreading load needs no secrecy
 	out := r.WithContext(context.WithValue(r.Context(), targetKey{}, to))
 	out.Body = body // of the copy: net/http looks at its own request after the handler
 	h.proxy.ServeHTTP(w, out)
@@ -173,13 +170,18 @@ func hostOf(r *http.Request) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
+// pathOf returns the path by which a route is found. OPTIONS * is about the App as a whole.
+func pathOf(r *http.Request) string {
+	if r.URL.Path == "*" {
+		return "/"
+	}
+	return r.URL.Path
+}
+
 // rewrite passes a request on as it came, with what the gateway says of its client.
 func (h *Handler) rewrite(r *httputil.ProxyRequest) {
 	to := r.In.Context().Value(targetKey{}).(target)
-	r.Out.URL = &url.URL{
-		Scheme: "http", Host: to.address, Path: r.In.URL.Path, RawPath: r.In.URL.RawPath, RawQuery: r.In.URL.RawQuery,
-	}
-	r.Out.Host = r.In.Host
+	gatewaywire.Forward(r.Out, to.in, "http", to.address)
 	for name := range gatewaywire.ClientHeaders {
 		if values := r.In.Header[name]; len(values) > 0 {
 			r.Out.Header[name] = values

@@ -21,7 +21,7 @@ const (
 func (h *Handler) Serve(ctx context.Context, ln net.Listener, drain time.Duration) error {
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: idleTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: httpserver.ErrorLog(h.log, ""),
+		ErrorLog: httpserver.ErrorLog(h.log, ""), DisableGeneralOptionsHandler: true,
 	}
 	defer h.Close()
 	return httpserver.Until(ctx, srv, drain, func() error { return srv.Serve(ln) })

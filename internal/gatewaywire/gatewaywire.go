@@ -26,7 +26,15 @@ var ClientHeaders = map[string]bool{
 	"X-Request-Id": true, "X-Forwarded-For": true, "X-Real-Ip": true, "X-Forwarded-Host": true,
 	"X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Forwarded-Server": true, "X-Forwarded-Ssl": true,
 	"X-Forwarded-Prefix": true, "X-Forwarded-Scheme": true, "Forwarded": true, "X-Client-Ip": true, "True-Client-Ip": true,
-	"Cf-Connecting-Ip": true, "X-Cluster-Client-Ip": true, HeaderFailed: true, HeaderKeyWanted: true,
+	"Cf-Connecting-Ip": true, "X-Cluster-Client-Ip": true, "X-Original-Url": true, "X-Rewrite-Url": true, "Proxy": true,
+	HeaderFailed: true, HeaderKeyWanted: true,
+}
+
+// Dropped reports whether a client must not send a header: the gateway sets it, or the App could
+// take it for one that the gateway sets, as CGI does where there is a low line for a hyphen. Apps
+// take Proxy for the variable HTTP_PROXY (https://httpoxy.org).
+func Dropped(name string) bool {
+	return ClientHeaders[http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))]
 }
 
 // IsGRPC reports whether a request is a gRPC call, which needs HTTP/2 at both ends:

@@ -23,6 +23,14 @@ import (
 type conn struct {
 	wrapconn.Conn
 	handled atomic.Bool // from the handler's begin until the answer is sent; for good when hijacked
+	framing framing
+}
+
+// Read implements io.Reader.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.framing.note(p[:n])
+	return n, err
 }
 
 type connKey struct{}
@@ -50,6 +58,9 @@ func watchRequests(srv *http.Server) {
 	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if own, ok := r.Context().Value(connKey{}).(*conn); ok {
 			own.handled.Store(true)
+			if own.framing.refuses(w, r) {
+				return
+			}
 		}
 		handler.ServeHTTP(w, r)
 	})

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -122,6 +125,31 @@ func TestPublicStreams_Replicas(t *testing.T) {
 			t.Fatalf("%q, %v", got, err)
 		}
 	}
+}
+
+// A direction that ends does not end the other.
+func TestPublicStreams_HalfClose(t *testing.T) {
+	p := newPlane(t)
+	a := p.bareAgent("a1", takesPublic)
+	a.waitFor(t, tunnel.Connected)
+	far := await.Background(t, "the agent's end", func(context.Context) error {
+		conn, err := a.Public().Accept()
+		if err != nil {
+			return err
+		}
+		sent, err := io.ReadAll(conn)
+		_, failed := conn.Write(append([]byte("all of "), sent...))
+		return errors.Join(err, failed, conn.Close())
+	})
+	conn, err := p.DialPublic(t.Context(), "a1")
+	require.NoError(t, err)
+	_, err = io.WriteString(conn, "it")
+	require.NoError(t, errors.Join(err, wrapconn.Conn{Conn: conn}.CloseWrite()))
+	got, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Equal(t, "all of it", string(got))
+	require.NoError(t, conn.Close())
+	far()
 }
 
 // Another control plane sends the whole connection.

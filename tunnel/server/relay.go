@@ -5,24 +5,28 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 )
 
-// relay copies between a Runner and an agent until either ends, then closes both.
-func (s *Server) relay(runner, agent net.Conn) {
+// relay copies between a Runner or a gateway and an agent until both have ended, or either fails.
+func (s *Server) relay(near, agent net.Conn) {
 	s.counts.relays.Add(1)
 	defer s.counts.relays.Add(-1)
 	hangUp := func() {
-		_ = runner.Close()
+		_ = near.Close()
 		_ = agent.Close()
 	}
+	flow := func(dst, src net.Conn, total *atomic.Uint64) {
+		if pump(dst, src, total) != nil || (wrapconn.Conn{Conn: dst}).CloseWrite() != nil {
+			hangUp()
+		}
+	}
 	var back sync.WaitGroup
-	back.Go(func() {
-		defer hangUp()
-		pump(runner, agent, &s.counts.fromAgents)
-	})
-	pump(agent, runner, &s.counts.toAgents)
-	hangUp()
+	back.Go(func() { flow(near, agent, &s.counts.fromAgents) })
+	flow(agent, near, &s.counts.toAgents)
 	back.Wait()
+	hangUp()
 }
 
 // counted counts the bytes that are written.
@@ -39,6 +43,7 @@ func (c counted) Write(p []byte) (int, error) {
 }
 
 // pump copies one way. Errors are the usual end of a connection.
-func pump(dst io.Writer, src io.Reader, total *atomic.Uint64) {
-	_, _ = io.Copy(counted{dst, total}, src)
+func pump(dst io.Writer, src io.Reader, total *atomic.Uint64) error {
+	_, err := io.Copy(counted{dst, total}, src)
+	return err
 }

@@ -23,6 +23,9 @@ type movingBody struct {
 	reading  bool
 	until    time.Time // when the next bytes have to be there; zero for no limit
 	late     bool      // they were not
+	begun    bool      // the answer has begun
+	ended    bool      // the body was read to its end, or as far as it can be
+	bad      bool      // it is malformed, or was cut off
 }
 
 // newMovingBody makes a request have such a body, if it has one.
@@ -59,7 +62,17 @@ func (b *movingBody) note(reading bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reading = reading
-	b.late = b.late || errors.Is(err, os.ErrDeadlineExceeded)
+	late := errors.Is(err, os.ErrDeadlineExceeded)
+	b.late = b.late || late
+	b.ended = b.ended || err != nil
+	b.bad = b.bad || err != nil && !late && !errors.Is(err, io.EOF) && !b.multiplexed && !b.released
+}
+
+// broken reports that the body of an HTTP/1 request is not as HTTP says.
+func (b *movingBody) broken() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bad
 }
 
 // stalled reports that the client has not sent the next bytes in time. net/http cancels an HTTP/1
@@ -78,17 +91,25 @@ func (b *movingBody) Close() error {
 
 // begins ends the deadlines because an answer begins.
 func (b *movingBody) begins() {
+	b.expect(time.Time{})
 	if b.multiplexed {
-		b.expect(time.Time{})
 		b.release()
+		return
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.begun = true
 }
 
 // release ends the use of the connection: it must not be used when the request's handler has
-// returned, and the transport may read for longer.
+// returned, and the transport may read for longer. HTTP/1 has a deadline for what net/http reads of
+// a body that the App did not want.
 func (b *movingBody) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !b.released && !b.multiplexed && !b.ended {
+		_ = b.rc.SetReadDeadline(time.Now().Add(b.within)) // a connection without deadlines has none
+	}
 	b.released = true
 }
 
@@ -96,7 +117,7 @@ func (b *movingBody) release() {
 func (b *movingBody) expect(until time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.released {
+	if !b.released && !b.begun {
 		b.until = until
 		_ = b.rc.SetReadDeadline(until) // a connection without deadlines has none
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	_ "embed"
 	"html/template"
 	"net/http"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	grpc "google.golang.org/grpc/codes"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -29,6 +32,16 @@ var (
 		"check the address; its owner finds the reason with `pipeops-runner status AGENT APP`", 0}
 	noTunnels = failure{http.StatusMethodNotAllowed, "connect", "There is no proxy here",
 		"The method CONNECT is not supported.", "use another method", 0}
+	// lastHop and noTrace answer requests that are not to be passed on (RFC 9110, section 7.6.2).
+	lastHop = failure{http.StatusNoContent, "max-forwards", "", "", "", 0}
+	noTrace = failure{http.StatusMethodNotAllowed, "max-forwards", "The request ends here",
+		"The gateway does not answer TRACE by itself.", "send a larger Max-Forwards, or none", 0}
+	badTarget = failure{http.StatusBadRequest, "bad-target", "The request cannot be read",
+		"Its path or query has a space or a control character, or is no path.", "escape such characters, a space as %20", 0}
+	badHost = failure{http.StatusBadRequest, "bad-host", "The request cannot be read",
+		"The port in its host is no number.", "send the host as the URL has it", 0}
+	badBody = failure{http.StatusBadRequest, "bad-body", "The request cannot be read",
+		"Its body is malformed, or ended before it was complete.", "send the body as HTTP says (RFC 9112, sections 7 and 8)", 0}
 	noRoute = failure{http.StatusNotFound, gatewaywire.NoRoute, "Nothing is served here",
 		"The application is not published at this path.", "check the address", 0}
 	offline = failure{http.StatusServiceUnavailable, "offline", "The application cannot be reached",
@@ -67,6 +80,7 @@ func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, f failure) {
 	id := ""
 	if v := visitOf(r.Context()); v != nil {
 		v.failed, id = f.word, v.id
+		g.sign(w.Header(), v)
 	}
 	if f.word == clientGone.word {
 		if rec, ok := w.(*recorder); ok {
@@ -76,11 +90,22 @@ func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, f failure) {
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
-	if f.status == http.StatusRequestTimeout && r.ProtoMajor == 1 {
+	switch {
+	case (f.status == http.StatusRequestTimeout || f.status == http.StatusBadRequest) && r.ProtoMajor == 1:
 		h.Set("Connection", "close")
+	case f.status == http.StatusMethodNotAllowed: // RFC 9110, section 15.5.6
+		h.Set("Allow", allowed)
+	case f == lastHop:
+		h.Set("Allow", allowed)
+		w.WriteHeader(f.status)
+		return
 	}
 	if f.retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(f.retry.Seconds())))
+	}
+	if gatewaywire.IsGRPC(r.Header) {
+		failGRPC(w, f)
+		return
 	}
 	if !wantsPage(r) {
 		problem.Write(w, id, problem.New(f.status, codes[f.status], f.fix, "%s", f.text))
@@ -95,10 +120,30 @@ func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, f failure) {
 	}
 }
 
+// allowed are the methods of a resource of which the gateway knows nothing.
+const allowed = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
+
+// failGRPC answers a gRPC call, in trailers alone:
+// https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
+func failGRPC(w http.ResponseWriter, f failure) {
+	h := w.Header()
+	h.Set("Content-Type", "application/grpc")
+	h.Set("Grpc-Status", strconv.FormatUint(uint64(cmp.Or(grpcCodes[f.status], grpc.Unavailable)), 10))
+	h.Set("Grpc-Message", f.text+" "+f.fix) // printable ASCII without %
+	w.WriteHeader(http.StatusOK)
+}
+
+// grpcCodes are those for which there is no Unavailable:
+// https://github.com/grpc/grpc/blob/master/doc/http-grpc-status-mapping.md
+var grpcCodes = map[int]grpc.Code{
+	http.StatusBadRequest: grpc.Internal, http.StatusNotFound: grpc.Unimplemented, http.StatusMethodNotAllowed: grpc.Unknown,
+	http.StatusRequestTimeout: grpc.Unknown,
+}
+
 var codes = map[int]problem.Code{
 	http.StatusMethodNotAllowed: problem.NotAllowed, http.StatusNotFound: problem.NotFound, http.StatusServiceUnavailable: problem.Unavailable,
 	http.StatusTooManyRequests: problem.TooManyRequests, http.StatusGatewayTimeout: problem.Timeout,
-	http.StatusBadGateway: problem.Unavailable, http.StatusRequestTimeout: problem.RequestTimeout,
+	http.StatusBadGateway: problem.Unavailable, http.StatusRequestTimeout: problem.RequestTimeout, http.StatusBadRequest: problem.BadRequest,
 }
 
 // wantsPage reports whether a client asks for HTML, as browsers do.

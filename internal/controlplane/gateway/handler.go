@@ -1,9 +1,9 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"fmt"
 	"net"
 	"net/http"
 	"strconv"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
@@ -23,6 +24,12 @@ type visit struct {
 	failed string // why the gateway answered by itself
 	mode   string // how the request was passed on; empty if it was not
 	body   *movingBody
+	in     *http.Request // as net/http gave it
+	began  time.Time
+}
+
+func newVisit(r *http.Request) *visit {
+	return &visit{id: rand.Text(), client: clientOf(r), in: r, began: time.Now()}
 }
 
 type visitKey struct{}
@@ -37,33 +44,20 @@ const headerRequestID = "X-Request-Id"
 
 // ServeHTTP implements http.Handler for requests over TLS.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v := &visit{id: rand.Text(), client: clientOf(r)}
+	v := newVisit(r)
 	r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
 	body := newMovingBody(w, r, g.cfg.Patience.Progress)
 	v.body = body
 	defer body.release()
-	recorded := &recorder{ResponseWriter: w, begins: body.begins}
+	w, r.Body = gatewaywire.Duplex(w, r)
+	recorded := newRecorder(w, v)
 	r, traced := span.Passed(r, g.cfg.Tracer, "public request") //nolint:contextcheck // the request has its own
 	defer func() { traced(recorded.status) }()
-	began := time.Now()
-	defer func() { g.note(r, v, recorded, time.Since(began)) }()
-	w.Header().Set(headerRequestID, v.id)
-	if g.cfg.HSTS > 0 {
-		w.Header().Set("Strict-Transport-Security", "max-age="+strconv.Itoa(int(g.cfg.HSTS.Seconds())))
-	}
-	if r.Method == http.MethodConnect { // HTTP/1.1 gives its body no length: it would be the next request
-		g.fail(recorded, r, noTunnels)
+	defer func() { g.note(r, v, recorded) }()
+	if f := g.refuses(r, v); f != nil {
+		g.fail(recorded, r, *f)
 		return
 	}
-	if g.cfg.HTTP3Port > 0 && r.ProtoMajor < 3 {
-		w.Header().Set("Alt-Svc", fmt.Sprintf(altSvc, g.cfg.HTTP3Port))
-	}
-	host, ok := g.cfg.Table.Lookup(r.Host)
-	if !ok {
-		g.fail(recorded, r, unknownHost)
-		return
-	}
-	v.host = host
 	leave, refused := g.requests.enter(v)
 	if refused != nil {
 		g.fail(recorded, r, *refused)
@@ -75,6 +69,28 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.proxy.ServeHTTP(recorded, r)
+}
+
+// refuses returns why a request is not passed on, and otherwise finds its host.
+func (g *Gateway) refuses(r *http.Request, v *visit) *failure {
+	left, bounded := forwards(r)
+	host, ok := g.cfg.Table.Lookup(r.Host)
+	switch {
+	case r.Method == http.MethodConnect: // HTTP/1.1 gives its body no length: it would be the next request
+		return &noTunnels
+	case !gatewaywire.ValidTarget(r):
+		return &badTarget
+	case !gatewaywire.ValidHost(r.Host):
+		return &badHost
+	case !ok:
+		return &unknownHost
+	case bounded && left == 0 && r.Method == http.MethodOptions:
+		return &lastHop
+	case bounded && left == 0:
+		return &noTrace
+	}
+	v.host = host
+	return nil
 }
 
 func clientOf(r *http.Request) string {
@@ -90,14 +106,23 @@ type recorder struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
-	// begins is called before the header of an answer is sent.
-	begins func()
+	visit  *visit
+	closes bool // the connection takes no further request
+}
+
+func newRecorder(w http.ResponseWriter, v *visit) *recorder {
+	return &recorder{ResponseWriter: w, visit: v, closes: w.Header().Get("Connection") == "close"}
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (r *recorder) WriteHeader(status int) {
-	if r.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
-		r.begin(status)
+	switch {
+	case status >= http.StatusOK || status == http.StatusSwitchingProtocols:
+		if r.status == 0 {
+			r.begin(status)
+		}
+	case !r.visit.in.ProtoAtLeast(1, 1): // RFC 9110, section 15.2
+		return
 	}
 	r.ResponseWriter.WriteHeader(status)
 }
@@ -114,21 +139,31 @@ func (r *recorder) Write(p []byte) (int, error) {
 
 func (r *recorder) begin(status int) {
 	r.status = status
-	r.begins()
+	if r.closes { // httputil clears the header after an interim answer
+		r.Header().Set("Connection", "close")
+	}
+	if r.visit.body != nil {
+		r.visit.body.begins()
+	}
 }
 
 // Unwrap makes the other abilities available to http.ResponseController.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // note counts and logs a request.
-func (g *Gateway) note(r *http.Request, v *visit, answer *recorder, took time.Duration) {
+func (g *Gateway) note(r *http.Request, v *visit, answer *recorder) {
 	agent := ""
 	if v.host != nil {
 		agent = g.cfg.AgentName(v.host.AgentID)
 	}
-	g.cfg.Metrics.answered(v, agent, answer, took)
+	g.cfg.Metrics.answered(v, agent, answer, time.Since(v.began))
+	g.log(r, v, answer, agent)
+}
+
+// log logs a request at level debug, or info if it got an error page, which has the request's ID.
+func (g *Gateway) log(r *http.Request, v *visit, answer *recorder, agent string) {
 	level := zerolog.DebugLevel
-	if g.cfg.AccessLog {
+	if g.cfg.AccessLog || v.failed != "" && v.failed != clientGone.word {
 		level = zerolog.InfoLevel
 	}
 	e := g.cfg.Log.WithLevel(level)
@@ -136,7 +171,7 @@ func (g *Gateway) note(r *http.Request, v *visit, answer *recorder, took time.Du
 		return
 	}
 	e.Str("requestId", v.id).Str("client", v.client).Str("method", r.Method).Str("host", normal(r.Host)).Str("path", r.URL.Path).
-		Str("proto", r.Proto).Int("status", answer.status).Int64("bytes", answer.bytes).Dur("took", took).Str("agent", agent).
+		Str("proto", r.Proto).Int("status", answer.status).Int64("bytes", answer.bytes).Dur("took", time.Since(v.began)).Str("agent", agent).
 		Str("mode", v.mode).Str("failed", v.failed).Str("traceId", span.TraceID(r.Context())).Msg("request")
 }
 
@@ -144,24 +179,23 @@ func (g *Gateway) note(r *http.Request, v *visit, answer *recorder, took time.Du
 // for a host that is served.
 func (g *Gateway) plain() http.Handler {
 	redirect := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := &visit{id: rand.Text(), client: clientOf(r)}
+		v := newVisit(r)
 		r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
-		w.Header().Set(headerRequestID, v.id)
 		defer newMovingBody(w, r, g.cfg.Patience.Progress).release()
-		if _, ok := g.cfg.Table.Lookup(r.Host); !ok {
-			g.fail(w, r, unknownHost)
+		if f := g.refuses(r, v); f != nil {
+			recorded := newRecorder(w, v)
+			g.fail(recorded, r, *f)
+			g.log(r, v, recorded, "")
 			return
 		}
-		to := *r.URL
-		to.Scheme, to.Host = "https", normal(r.Host)
+		to := normal(r.Host)
 		if port := g.cfg.HTTPSPort; port != 0 && port != 443 {
-			to.Host = net.JoinHostPort(to.Host, strconv.Itoa(port))
+			to = net.JoinHostPort(to, strconv.Itoa(port))
 		}
-		if !strings.HasPrefix(to.Path, "/") { // OPTIONS *
-			to.Path = "/"
-		}
+		g.sign(w.Header(), v)
 		w.Header().Set("Connection", "close")
-		http.Redirect(w, r, to.String(), http.StatusPermanentRedirect) //nolint:gosec // the table knows the host
+		target := strings.TrimPrefix(gatewaywire.Target(r), "*")                             // of OPTIONS
+		http.Redirect(w, r, "https://"+to+cmp.Or(target, "/"), http.StatusPermanentRedirect) //nolint:gosec // the table knows the host
 	})
 	if g.cfg.Challenge == nil {
 		return redirect

@@ -173,6 +173,9 @@ func (w *movingWriter) extend() { _ = w.rc.SetWriteDeadline(time.Now().Add(w.wit
 func (w *movingWriter) WriteHeader(status int) {
 	w.extend()
 	w.ResponseWriter.WriteHeader(status)
+	if status == http.StatusNoContent {
+		_ = w.rc.Flush() // quic-go would add a Content-Length, against RFC 9110, section 8.6
+	}
 }
 
 // Write implements io.Writer.

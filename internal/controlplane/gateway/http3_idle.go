@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"time"
 
@@ -47,7 +48,8 @@ func (i *idleConns) watch(ctx context.Context, conn *quic.Conn) context.Context 
 	}
 	i.conns[c] = struct{}{}
 	context.AfterFunc(conn.Context(), func() { i.forget(c) })
-	return context.WithValue(ctx, idleKey{}, c)
+	// Without a server, httputil.ReverseProxy takes an answer that breaks off for a whole one.
+	return context.WithValue(context.WithValue(ctx, http.ServerContextKey, i), idleKey{}, c)
 }
 
 func (i *idleConns) forget(c *idleConn) {

@@ -3,14 +3,15 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
-	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
@@ -49,40 +50,59 @@ func hostOnly(address string) string {
 }
 
 func (g *Gateway) newProxy() http.Handler {
-	return &httputil.ReverseProxy{
-		Transport: g, BufferPool: httpserver.NewBuffers(), ErrorLog: httpserver.ErrorLog(g.cfg.Log, "gateway: "),
-		Rewrite: func(r *httputil.ProxyRequest) {
-			v := visitOf(r.In.Context())
-			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", v.host.AgentID, r.In.Host
-			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came: the App reads it, not we
-			forwarded(r.Out.Header, v, r.In)
-			onlyWebSockets(r.Out.Header)
-		},
-		ModifyResponse: g.answered,
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			f := failureOf(err)
-			if visitOf(r.Context()).body.stalled() {
-				f = slowBody
-			}
-			g.fail(w, r, f)
-			if f == clientGone { // net/http would send an empty answer
-				panic(http.ErrAbortHandler)
-			}
-		},
+	p := gatewaywire.NewProxy(g.cfg.Log, "gateway: ")
+	p.Transport, p.ModifyResponse, p.ErrorHandler = g, g.answered, g.unanswered
+	p.Rewrite = func(r *httputil.ProxyRequest) {
+		v := visitOf(r.In.Context())
+		gatewaywire.Forward(r.Out, v.in, "http", v.host.AgentID)
+		forwarded(r.Out.Header, v)
+		onlyWebSockets(r.Out.Header)
+	}
+	return p
+}
+
+// unanswered is called for a request that has no answer.
+func (g *Gateway) unanswered(w http.ResponseWriter, r *http.Request, err error) {
+	f, body := failureOf(err), visitOf(r.Context()).body
+	switch {
+	case body.stalled():
+		f = slowBody
+	case body.broken():
+		f = badBody
+	}
+	g.fail(w, r, f)
+	if f == clientGone { // net/http would send an empty answer
+		panic(http.ErrAbortHandler)
 	}
 }
 
 // forwarded tells the App of its client. What the client said of that itself is dropped.
-func forwarded(h http.Header, v *visit, in *http.Request) {
-	for name := range gatewaywire.ClientHeaders {
-		h.Del(name)
+func forwarded(h http.Header, v *visit) {
+	for name := range h {
+		if gatewaywire.Dropped(name) {
+			delete(h, name)
+		}
 	}
 	h.Set(headerRequestID, v.id)
 	h.Set("X-Forwarded-For", v.client)
 	h.Set("X-Real-Ip", v.client)
-	h.Set("X-Forwarded-Host", in.Host)
+	h.Set("X-Forwarded-Host", v.in.Host)
 	h.Set("X-Forwarded-Proto", "https")
-	h.Set("Forwarded", "for="+node(v.client)+`;host="`+quotable(in.Host)+`";proto=https`)
+	h.Set("Forwarded", "for="+node(v.client)+`;host="`+quotable(v.in.Host)+`";proto=https`)
+	h.Add("Via", strings.TrimPrefix(v.in.Proto, "HTTP/")+" "+gatewaywire.LoopID) // RFC 9110, section 7.6.3
+	if left, ok := forwards(v.in); ok {
+		h.Set("Max-Forwards", strconv.FormatUint(left-1, 10))
+	}
+}
+
+// forwards returns how often a request may still be passed on, if that is bounded (RFC 9110,
+// section 7.6.2).
+func forwards(r *http.Request) (left uint64, bounded bool) {
+	if r.Method != http.MethodOptions && r.Method != http.MethodTrace {
+		return 0, false
+	}
+	left, err := strconv.ParseUint(r.Header.Get("Max-Forwards"), 10, 32)
+	return left, err == nil
 }
 
 // onlyWebSockets keeps connections from becoming anything else. In HTTP/2, a client could make
@@ -96,13 +116,30 @@ func onlyWebSockets(h http.Header) {
 
 // answered replaces what the agent says by itself by a page of the gateway's.
 func (g *Gateway) answered(resp *http.Response) error {
-	resp.Header.Del("Alt-Svc") // the App has no address of its own for visitors
+	v := visitOf(resp.Request.Context())
 	word := resp.Header.Get(gatewaywire.HeaderFailed)
 	if word == "" {
+		resp.Header.Del("Alt-Svc") // the App has no address of its own for visitors
+		g.sign(resp.Header, v)
 		return nil
 	}
 	_ = resp.Body.Close()
 	return agentError(word)
+}
+
+// sign adds what is in each final answer. The App's own Strict-Transport-Security counts: there
+// must be one (RFC 6797, section 7.1).
+func (g *Gateway) sign(h http.Header, v *visit) {
+	h.Set(headerRequestID, v.id)
+	if v.in.TLS == nil {
+		return
+	}
+	if g.cfg.HSTS > 0 && h.Get("Strict-Transport-Security") == "" {
+		h.Set("Strict-Transport-Security", "max-age="+strconv.Itoa(int(g.cfg.HSTS.Seconds())))
+	}
+	if g.cfg.HTTP3Port > 0 && v.in.ProtoMajor < 3 {
+		h.Set("Alt-Svc", fmt.Sprintf(altSvc, g.cfg.HTTP3Port))
+	}
 }
 
 // agentError is an agent's own answer.

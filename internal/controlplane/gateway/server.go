@@ -111,8 +111,9 @@ func (g *Gateway) Serve(ctx context.Context, secure, plain net.Listener) error {
 func (g *Gateway) server(h http.Handler) *http.Server {
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: g.cfg.Patience.Header, IdleTimeout: g.cfg.Patience.Idle, MaxHeaderBytes: maxHeader,
-		ErrorLog:  httpserver.ErrorLog(g.cfg.Log, "gateway: "),
-		Protocols: new(http.Protocols),
+		ErrorLog:                     httpserver.ErrorLog(g.cfg.Log, "gateway: "),
+		DisableGeneralOptionsHandler: true,
+		Protocols:                    new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,
 			WriteByteTimeout: g.cfg.Patience.Progress, SendPingTimeout: g.cfg.Patience.Progress,

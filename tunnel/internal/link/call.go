@@ -31,6 +31,9 @@ type Marked struct {
 // NewMarked wraps a stream on which nothing was sent.
 func NewMarked(s *mux.Stream, mark byte) *Marked { return &Marked{Conn: s, mark: mark} }
 
+// CloseWrite ends what is sent.
+func (c *Marked) CloseWrite() error { return c.Conn.(*mux.Stream).CloseWrite() }
+
 // Write implements net.Conn. Its first call may not run concurrently with another.
 func (c *Marked) Write(p []byte) (int, error) {
 	if c.begun {

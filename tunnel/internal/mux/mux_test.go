@@ -208,6 +208,34 @@ func TestStream_CloseAfterData(t *testing.T) {
 }
 
 // net/http and crypto/tls look for these errors.
+// TestStream_CloseWrite ends one direction. Close then resets the other, in which the far end would
+// write in vain.
+func TestStream_CloseWrite(t *testing.T) {
+	for _, goesOn := range []bool{true, false} {
+		near, far := pair(t, line)
+		_, err := io.WriteString(near, "there")
+		require.NoError(t, errors.Join(err, near.CloseWrite(), near.CloseWrite()))
+		_, err = io.WriteString(near, "more")
+		require.ErrorIs(t, err, net.ErrClosed)
+		got, err := io.ReadAll(far)
+		require.NoError(t, err)
+		assert.Equal(t, "there", string(got))
+		if goesOn {
+			_, err = io.WriteString(far, "and back")
+			require.NoError(t, errors.Join(err, far.Close()))
+			got, err = io.ReadAll(near)
+			require.NoError(t, err)
+			assert.Equal(t, "and back", string(got))
+		}
+		require.NoError(t, near.Close())
+		await.Until(t, "no stream is left", func() bool {
+			return near.Session().NumStreams()+far.Session().NumStreams() == 0
+		})
+		_, err = io.WriteString(far, "lost")
+		require.Error(t, err)
+	}
+}
+
 func TestStream_IsNetConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pair(t, pipe)

@@ -24,6 +24,7 @@ type Stream struct {
 	room       uint32 // how much may be sent
 	opening    bool   // by us, and not accepted yet
 	closed     bool   // here
+	sent       bool   // nothing more is sent from here
 	finished   bool   // nothing more comes
 	err        error  // that ended both directions
 	readUntil  deadline
@@ -52,6 +53,20 @@ func (s *Stream) LocalAddr() net.Addr { return s.session.conn.LocalAddr() }
 // RemoteAddr returns the connection's remote address.
 func (s *Stream) RemoteAddr() net.Addr { return s.session.conn.RemoteAddr() }
 
+// CloseWrite ends what is sent. The other end may go on.
+func (s *Stream) CloseWrite() error {
+	s.writing.Lock() // a Write is not cut short
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	tell := !s.closed && !s.sent && s.err == nil
+	s.sent = true
+	s.mu.Unlock()
+	if tell {
+		s.session.out.put(header{kind: frameWindow, flags: flagFIN, stream: s.id}, false)
+	}
+	return nil
+}
+
 // Close closes both directions: data that the other end still sends is dropped.
 func (s *Stream) Close() error {
 	s.mu.Lock()
@@ -62,8 +77,8 @@ func (s *Stream) Close() error {
 	s.closed = true
 	s.got.clear()
 	over := s.finished || s.err != nil
-	tell := s.err == nil
-	if !over {
+	tell, reset := s.err == nil && !s.sent, s.sent && !over
+	if !over && !reset {
 		s.forget = time.AfterFunc(s.session.cfg.CloseTimeout, s.giveUp)
 	}
 	s.wake()
@@ -71,7 +86,10 @@ func (s *Stream) Close() error {
 	if tell {
 		s.session.out.put(header{kind: frameWindow, flags: flagFIN, stream: s.id}, false)
 	}
-	if over {
+	switch {
+	case reset: // the other end has the FIN, and does not know that it writes in vain
+		s.giveUp()
+	case over:
 		s.session.remove(s)
 	}
 	return nil

@@ -61,10 +61,10 @@ func (s *Stream) awaitData() error {
 			return os.ErrDeadlineExceeded
 		case s.got.size > 0:
 			return nil
-		case s.err != nil:
-			return s.err
 		case s.finished:
 			return io.EOF
+		case s.err != nil:
+			return s.err
 		}
 		s.readUntil.wait()
 	}

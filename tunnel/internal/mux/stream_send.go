@@ -32,7 +32,7 @@ func (s *Stream) awaitRoom(wanted int) (int, error) {
 	defer s.mu.Unlock()
 	for {
 		switch {
-		case s.closed:
+		case s.closed || s.sent:
 			return 0, net.ErrClosed
 		case s.err != nil:
 			return 0, s.err

@@ -88,6 +88,7 @@ func (w *Way) RoundTrip(r *http.Request) (resp *http.Response, unsent bool, err 
 		ctx, stop = w.link.during(ctx)
 	}
 	out := r.Clone(ctx)
+	out.Trailer = r.Trailer // it is filled as the body ends
 	out.URL.Scheme, out.URL.Host = "https", w.host.Name
 	out.Header.Add(gatewaywire.HeaderLoop, gatewaywire.LoopID)
 	body := &lentBody{ReadCloser: r.Body}

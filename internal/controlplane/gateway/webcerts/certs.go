@@ -127,10 +127,46 @@ func (c *Certificates) Internal() bool { return c.cfg.Internal != nil }
 // Close stops what maintains the certificates.
 func (c *Certificates) Close() { c.cache.Stop() }
 
+// get returns a handshake's certificate. Without one and without an error, crypto/tls sends the
+// alert unrecognized_name (RFC 6066, section 3).
+func (c *Certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if strings.Contains(hello.ServerName, "_") {
+		return c.ofWildcard(hello)
+	}
+	cert, err := c.config.GetCertificate(hello)
+	if err != nil && !c.cfg.Allowed(strings.ToLower(hello.ServerName)) {
+		return nil, nil //nolint:nilnil // crypto/tls has no error for it
+	}
+	return cert, err
+}
+
+// ofWildcard returns the certificate of a name with a low line, which only a wildcard has: it is no
+// host's name (RFC 1123, section 2.1), and certmagic does not take it.
+func (c *Certificates) ofWildcard(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	name := strings.ToLower(hello.ServerName)
+	if !c.cfg.Allowed(name) {
+		return nil, nil //nolint:nilnil // crypto/tls has no error for it
+	}
+	for _, cert := range c.cache.AllMatchingCertificates(name) {
+		if !cert.Expired() && hello.SupportsCertificate(&cert.Certificate) == nil {
+			return &cert.Certificate, nil
+		}
+	}
+	if c.cfg.Internal == nil {
+		return nil, nil //nolint:nilnil // as above
+	}
+	_, parent, _ := strings.Cut(name, ".")
+	if err := c.Ensure(hello.Context(), "*."+parent); err != nil {
+		return nil, err
+	}
+	cert, err := c.config.CacheManagedCertificate(hello.Context(), "*."+parent)
+	return &cert.Certificate, err
+}
+
 // TLS returns the configuration of the gateway's listener.
 func (c *Certificates) TLS() *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12, GetCertificate: c.config.GetCertificate,
+		MinVersion: tls.VersionTLS12, GetCertificate: c.get,
 		NextProtos: []string{"h2", "http/1.1", "acme-tls/1"},
 	}
 }
