@@ -202,7 +202,9 @@ func (r *Registrar) serve(ctx context.Context, engine *app.Engine, to access, th
 			return nil, err
 		}
 	}
-	r.Public.Set(backendsOf(routes))
+	if theirs.met || to.closed() || r.Public.Known() { // else the hosts below the gateway's domain are not known yet
+		r.Public.Set(backendsOf(routes))
+	}
 	return routes, nil
 }
 

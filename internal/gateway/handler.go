@@ -40,7 +40,8 @@ type Handler struct {
 	// Endpoints is how the cluster's own load balancer is reached. It is set before Serve.
 	Endpoints Endpoints
 
-	routes   atomic.Pointer[table]
+	routes   atomic.Pointer[table] // nil until known is closed
+	known    chan struct{}         // closed by the first Set
 	log      zerolog.Logger
 	tracer   trace.TracerProvider
 	http1    *http.Transport
@@ -49,10 +50,9 @@ type Handler struct {
 	underWay chan struct{}
 }
 
-// NewHandler returns a Handler without routes. tracer makes spans of requests; nil for none.
+// NewHandler returns a Handler that knows no routes yet. tracer makes spans of requests; nil for none.
 func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
-	h := &Handler{tracer: tracer, log: log.With().Str("part", "gateway").Logger(), underWay: make(chan struct{}, maxUnderWay)}
-	h.routes.Store(&table{})
+	h := &Handler{tracer: tracer, log: log.With().Str("part", "gateway").Logger(), underWay: make(chan struct{}, maxUnderWay), known: make(chan struct{})}
 	h.http1, h.http2 = transport(), transport()
 	h.http1.Protocols.SetHTTP1(true)
 	h.http1.ResponseHeaderTimeout = answerTimeout
@@ -90,10 +90,31 @@ type notReadyError struct{ error }
 
 func (e notReadyError) Unwrap() error { return e.error }
 
-// Set replaces the routes.
+// Set replaces the routes. Until its first call, requests wait: what is not known yet is not missing.
+// It must not be called concurrently.
 func (h *Handler) Set(routes []Route) {
 	t := newTable(routes)
-	h.routes.Store(&t)
+	if h.routes.Swap(&t) == nil {
+		close(h.known)
+	}
+}
+
+// Known reports whether Set was called.
+func (h *Handler) Known() bool { return h.routes.Load() != nil }
+
+// await waits until the routes are known, though not for long. It reports whether they are.
+func (h *Handler) await(ctx context.Context) bool {
+	if h.Known() {
+		return true
+	}
+	late := time.NewTimer(gatewaywire.StartPatience)
+	defer late.Stop()
+	select {
+	case <-h.known:
+	case <-ctx.Done():
+	case <-late.C:
+	}
+	return h.Known()
 }
 
 // Close closes the connections that are not in use.
@@ -143,6 +164,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 		defer func() { <-h.underWay }()
 	default:
 		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Busy, nil)
+		return
+	}
+	if !h.await(r.Context()) {
+		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Starting, nil)
 		return
 	}
 	if r.Header.Get(gatewaywire.HeaderKeyWanted) != "" {

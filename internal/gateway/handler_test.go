@@ -67,7 +67,6 @@ func ask(t *testing.T, url, host string) string {
 func TestGateway_Routes(t *testing.T) {
 	h := gateway.NewHandler(nil, zerolog.Nop())
 	url := start(t, h)
-	assert.Equal(t, gatewaywire.NoRoute, ask(t, url+"/", "www.example.org"), "there are no routes yet")
 	old := time.Unix(1, 0)
 	h.Set([]gateway.Route{
 		{Host: "www.example.org", Path: "/", PathType: "Prefix", Addresses: []string{backend(t, "root")}, Created: old},
@@ -138,7 +137,9 @@ func TestGateway_StreamMayWait(t *testing.T) {
 		ln := memnet.New()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- gateway.NewHandler(nil, zerolog.Nop()).Serve(ctx, ln, time.Second) }()
+		h := gateway.NewHandler(nil, zerolog.Nop())
+		h.Set(nil)
+		go func() { done <- h.Serve(ctx, ln, time.Second) }()
 		conn, err := ln.Dial(t.Context(), "", "")
 		require.NoError(t, err)
 		time.Sleep(time.Minute) // of the bubble
@@ -151,6 +152,28 @@ func TestGateway_StreamMayWait(t *testing.T) {
 		_, _ = resp.Body.Close(), conn.Close()
 		cancel()
 		require.NoError(t, <-done)
+	})
+}
+
+// Until the routes are known, requests wait for them: for some seconds, and then they get 503.
+func TestGateway_WaitsForRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := gateway.NewHandler(nil, zerolog.Nop())
+		ask := func() <-chan *httptest.ResponseRecorder {
+			got := make(chan *httptest.ResponseRecorder, 1)
+			go func() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://www.example.org/", strings.NewReader("text")))
+				got <- w
+			}()
+			return got
+		}
+		late := <-ask()
+		assert.Equal(t, []any{503, gatewaywire.Starting}, []any{late.Code, late.Header().Get(gatewaywire.HeaderFailed)})
+		early := ask()
+		synctest.Wait()
+		h.Set([]gateway.Route{{Host: "www.example.org", Path: "/", PathType: "Prefix"}})
+		assert.Equal(t, gatewaywire.NotReady, (<-early).Header().Get(gatewaywire.HeaderFailed))
 	})
 }
 

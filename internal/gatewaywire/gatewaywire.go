@@ -5,6 +5,7 @@ package gatewaywire
 import (
 	"net/http"
 	"strings"
+	"time"
 )
 
 // HeaderFailed is in an answer that is the agent's own and not the backend's. Its value is one of
@@ -13,12 +14,17 @@ const HeaderFailed = "Pipeops-Failed"
 
 // Why an agent has no answer of a backend.
 const (
+	Starting    = "starting"    // it is not known yet which routes there are
 	NoRoute     = "no-route"    // no route of the agent has this host and path
 	NotReady    = "not-ready"   // the Service has no pod that accepts connections
 	Unreachable = "unreachable" // the backend closed the connection, or answered nonsense
 	TimedOut    = "timed-out"   // the backend did not answer in time
 	Busy        = "busy"        // the agent has too many requests
 )
+
+// StartPatience is how long either end holds a request whose agent, or whose routes, are expected to
+// be there in a moment: something restarts.
+const StartPatience = 5 * time.Second
 
 // ClientHeaders are the headers that tell a backend about its client. The gateway sets them, and
 // drops what a client sent. The agent passes them on.
