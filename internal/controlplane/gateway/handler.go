@@ -60,7 +60,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	host, ok := g.cfg.Table.Lookup(r.Host)
 	if !ok {
-		g.fail(recorded, r, unknownHost)
+		g.fail(recorded, r, g.missing())
 		return
 	}
 	v.host = host
@@ -75,6 +75,14 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.proxy.ServeHTTP(recorded, r)
+}
+
+// missing returns what a request for a host without a route is answered.
+func (g *Gateway) missing() failure {
+	if !g.cfg.Table.Known() {
+		return starting
+	}
+	return unknownHost
 }
 
 func clientOf(r *http.Request) string {
@@ -149,7 +157,7 @@ func (g *Gateway) plain() http.Handler {
 		w.Header().Set(headerRequestID, v.id)
 		defer newMovingBody(w, r, g.cfg.Patience.Progress).release()
 		if _, ok := g.cfg.Table.Lookup(r.Host); !ok {
-			g.fail(w, r, unknownHost)
+			g.fail(w, r, g.missing())
 			return
 		}
 		to := *r.URL

@@ -24,12 +24,16 @@ const (
 )
 
 // newTransport returns the transport to agents. What it takes for a host's name is an agent's ID.
-func newTransport(dial func(ctx context.Context, agentID string) (net.Conn, error)) *http.Transport {
+func newTransport(dial dialFunc) *http.Transport {
 	t := &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 			defer cancel()
-			return dial(ctx, hostOnly(address))
+			conn, err := dial(ctx, hostOnly(address))
+			if err != nil {
+				return nil, noStreamError{err}
+			}
+			return conn, nil
 		},
 		MaxIdleConnsPerHost: idleStreams, IdleConnTimeout: idleFor, DisableCompression: true,
 		ExpectContinueTimeout: time.Second, MaxResponseHeaderBytes: maxHeader,
@@ -39,6 +43,11 @@ func newTransport(dial func(ctx context.Context, agentID string) (net.Conn, erro
 	t.Protocols.SetHTTP1(true)
 	return t
 }
+
+// noStreamError means that there is no way to the agent.
+type noStreamError struct{ error }
+
+func (e noStreamError) Unwrap() error { return e.error }
 
 func hostOnly(address string) string {
 	host, _, err := net.SplitHostPort(address)
@@ -113,6 +122,7 @@ func (e agentError) Error() string { return "the agent answered: " + string(e) }
 // failureOf returns what a failed request is answered.
 func failureOf(err error) failure {
 	var said agentError
+	var none noStreamError
 	var late net.Error
 	switch {
 	case errors.As(err, &said):
@@ -120,12 +130,12 @@ func failureOf(err error) failure {
 			return f
 		}
 		return badGateway
-	case errors.Is(err, server.ErrNotConnected):
-		return offline
 	case errors.Is(err, server.ErrBusy):
 		return busy
 	case errors.Is(err, context.Canceled):
 		return clientGone
+	case errors.As(err, &none):
+		return offline
 	case errors.Is(err, errNoWay):
 		return notReached
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/direct"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
@@ -68,10 +69,15 @@ type Patience struct {
 	// Header is how long a request's header may take (10 s), Idle how long a connection may have no
 	// request (2 min), and Progress how long the next bytes of a body may take, either way (1 min).
 	Header, Idle, Progress time.Duration
+	// Start is how long requests wait for what restarts (5 s): for the agent, or for the table.
+	Start time.Duration
 }
 
 func (p Patience) withDefaults() Patience {
-	return Patience{cmp.Or(p.Header, headerTimeout), cmp.Or(p.Idle, idleTimeout), cmp.Or(p.Progress, progress)}
+	return Patience{
+		cmp.Or(p.Header, headerTimeout), cmp.Or(p.Idle, idleTimeout), cmp.Or(p.Progress, progress),
+		cmp.Or(p.Start, gatewaywire.StartPatience),
+	}
 }
 
 // Gateway proxies public requests to agents.
@@ -87,15 +93,17 @@ type Gateway struct {
 func New(cfg Config) *Gateway {
 	cfg.Limits, cfg.Patience = cfg.Limits.withDefaults(), cfg.Patience.withDefaults()
 	g := &Gateway{cfg: cfg, requests: newRequests(cfg.Limits)}
-	g.transport = newTransport(cfg.Dial)
+	g.transport = newTransport(newHolder(cfg.Dial, cfg.Patience.Start).dialAgent)
 	g.prober = g.newProber()
 	g.proxy = g.newProxy()
 	return g
 }
 
 // Serve serves HTTPS and HTTP until the context ends. It closes the listeners; plain may be nil.
+// Connections wait until the routes are known, though not for long.
 func (g *Gateway) Serve(ctx context.Context, secure, plain net.Listener) error {
 	defer g.transport.CloseIdleConnections()
+	g.cfg.Table.await(ctx, g.cfg.Patience.Start)
 	group, ctx := errgroup.WithContext(ctx)
 	srv := g.server(g)
 	srv.TLSConfig = recognizable(g.cfg.TLS)
