@@ -19,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
+	"github.com/pipeops/pipeops-vm-agent/internal/unsent"
 )
 
 const (
@@ -44,7 +45,7 @@ type Handler struct {
 	known    chan struct{}         // closed by the first Set
 	log      zerolog.Logger
 	tracer   trace.TracerProvider
-	http1    *http.Transport
+	http1    *unsent.Transport
 	http2    *http.Transport
 	proxy    *httputil.ReverseProxy
 	underWay chan struct{}
@@ -53,7 +54,7 @@ type Handler struct {
 // NewHandler returns a Handler that knows no routes yet. tracer makes spans of requests; nil for none.
 func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
 	h := &Handler{tracer: tracer, log: log.With().Str("part", "gateway").Logger(), underWay: make(chan struct{}, maxUnderWay), known: make(chan struct{})}
-	h.http1, h.http2 = transport(), transport()
+	h.http1, h.http2 = unsent.New(transport()), transport()
 	h.http1.Protocols.SetHTTP1(true)
 	h.http1.ResponseHeaderTimeout = answerTimeout
 	h.http2.Protocols.SetUnencryptedHTTP2(true)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
+	"github.com/pipeops/pipeops-vm-agent/internal/unsent"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
@@ -24,7 +25,7 @@ const (
 )
 
 // newTransport returns the transport to agents. What it takes for a host's name is an agent's ID.
-func newTransport(dial dialFunc) *http.Transport {
+func newTransport(dial dialFunc) *unsent.Transport {
 	t := &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
@@ -41,7 +42,7 @@ func newTransport(dial dialFunc) *http.Transport {
 		Protocols: new(http.Protocols),
 	}
 	t.Protocols.SetHTTP1(true)
-	return t
+	return unsent.New(t)
 }
 
 // noStreamError means that there is no way to the agent.

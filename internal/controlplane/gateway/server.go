@@ -17,6 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/internal/unsent"
 	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 )
 
@@ -84,7 +85,7 @@ func (p Patience) withDefaults() Patience {
 type Gateway struct {
 	cfg       Config
 	proxy     http.Handler
-	transport *http.Transport
+	transport *unsent.Transport
 	requests  requests
 	prober    *direct.Prober // nil in tunnel mode
 }
