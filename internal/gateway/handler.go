@@ -3,11 +3,13 @@ package gateway
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -18,20 +20,27 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 	"github.com/pipeops/pipeops-vm-agent/internal/unsent"
 )
 
 const (
 	dialTimeout = 5 * time.Second
+	// refusedFor is how long a Service is tried that refuses connections, and firstPause and
+	// lastPause are the times between two attempts.
+	refusedFor            = 2 * time.Second
+	firstPause, lastPause = 5 * time.Millisecond, 200 * time.Millisecond
 	// answerTimeout is how long a backend may take to begin its answer. One that speaks HTTP/2 may
 	// take longer: a gRPC stream has nothing to say for hours.
 	answerTimeout = time.Minute
 	// maxUnderWay is how many requests one replica takes at a time.
 	maxUnderWay = 2048
-	// idleBackends is how many connections to one Service stay open between requests.
+	// idleBackends is how many connections to one Service stay open between requests, and idleFor
+	// how long. That is shorter than servers keep them, which is 2 s at least: a server that closes
+	// one loses the request that is on its way.
 	idleBackends = 64
-	idleFor      = 30 * time.Second
+	idleFor      = time.Second
 	maxHeader    = 128 << 10
 	copyBuffer   = 32 << 10
 )
@@ -73,13 +82,9 @@ func transport() *http.Transport {
 	}
 }
 
-// dial connects to a Service, and once more if that is refused: another pod may take it.
+// dial connects to a Service.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
-	d := net.Dialer{Timeout: dialTimeout}
-	conn, err := d.DialContext(ctx, network, address)
-	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EHOSTUNREACH) {
-		conn, err = d.DialContext(ctx, network, address)
-	}
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, notReadyError{err}
 	}
@@ -90,6 +95,12 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 type notReadyError struct{ error }
 
 func (e notReadyError) Unwrap() error { return e.error }
+
+// refused reports whether another pod may take the connection: this one has ended, and the cluster
+// still leads to it.
+func (e notReadyError) refused() bool {
+	return errors.Is(e, syscall.ECONNREFUSED) || errors.Is(e, syscall.EHOSTUNREACH)
+}
 
 // Set replaces the routes. Until its first call, requests wait: what is not known yet is not missing.
 // It must not be called concurrently.
@@ -126,9 +137,10 @@ func (h *Handler) Close() {
 
 type targetKey struct{}
 
-// target is where a request goes.
+// target is where a request goes: to an address, or to another one if no pod accepts it there.
 type target struct {
 	address string
+	others  []string
 	http2   bool
 }
 
@@ -185,7 +197,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.NotReady, errors.New("the Service has no address"))
 		return
 	}
-	to := target{route.Addresses[rand.N(len(route.Addresses))], route.HTTP2 || gatewaywire.IsGRPC(r.Header)} //nolint:gosec // spreading load needs no secrecy
+	first := rand.IntN(len(route.Addresses)) //nolint:gosec // spreading load needs no secrecy
+	others := slices.Concat(route.Addresses[first+1:], route.Addresses[:first])
+	to := target{route.Addresses[first], others, route.HTTP2 || gatewaywire.IsGRPC(r.Header)}
 	out := r.WithContext(context.WithValue(r.Context(), targetKey{}, to))
 	out.Body = body // of the copy: net/http looks at its own request after the handler
 	h.proxy.ServeHTTP(w, out)
@@ -213,12 +227,31 @@ func (h *Handler) rewrite(r *httputil.ProxyRequest) {
 	}
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. It tries again while pods refuse the connection, though not
+// for long.
 func (h *Handler) RoundTrip(r *http.Request) (*http.Response, error) {
-	if to, ok := r.Context().Value(targetKey{}).(target); ok && to.http2 {
-		return h.http2.RoundTrip(r)
+	to := r.Context().Value(targetKey{}).(target)
+	transport := http.RoundTripper(h.http1)
+	if to.http2 {
+		transport = h.http2
 	}
-	return h.http1.RoundTrip(r)
+	if r.Body != nil && r.Body != http.NoBody {
+		out := *r
+		out.Body = io.NopCloser(r.Body) // for the next attempt; the proxy closes it
+		r = &out
+	}
+	began, pause, addresses := time.Now(), retry.Backoff(firstPause, lastPause), slices.Concat(to.others, []string{to.address})
+	for next := 0; ; next++ {
+		resp, err := transport.RoundTrip(r)
+		var none notReadyError
+		if !errors.As(err, &none) || !none.refused() || time.Since(began) >= refusedFor || !retry.Wait(r.Context(), pause.NextBackOff()) {
+			return resp, err
+		}
+		out, at := *r, *r.URL
+		at.Host = addresses[next%len(addresses)]
+		out.URL = &at
+		r = &out
+	}
 }
 
 // own keeps backends from speaking in the agent's name.

@@ -90,6 +90,25 @@ func TestGateway_Routes(t *testing.T) {
 	assert.Equal(t, gatewaywire.NoRoute, ask(t, url+"/", "www.example.org"), "they are withdrawn")
 }
 
+// A pod that has ended refuses connections until the cluster leads elsewhere.
+func TestGateway_TriesOtherPods(t *testing.T) {
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	h := gateway.NewHandler(nil, zerolog.Nop())
+	h.Set([]gateway.Route{{Host: "www.example.org", Path: "/", PathType: "Prefix", Addresses: []string{ln.Addr().String(), backend(t, "alive")}}})
+	url := start(t, h)
+	for range 10 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, io.NopCloser(strings.NewReader("text")))
+		require.NoError(t, err)
+		r.Host = "www.example.org"
+		resp, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusOK, resp.StatusCode)
+		require.NoError(t, resp.Body.Close())
+	}
+}
+
 // net/http would panic where the connection is used again, and end the agent.
 func TestGateway_ClosesAfterEarlyResponse(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
