@@ -98,7 +98,7 @@ func (a *api) serveAPI(ctx context.Context, ln net.Listener) error {
 	sockets := a.tunnel.Websockets(ctx)
 	defer sockets.Wait()
 	server := a.apiServer(sockets)
-	return httpserver.Until(ctx, server, drainTimeout, func() error { return httpserver.Serve(server, ln) })
+	return httpserver.Run(ctx, server, ln, httpserver.Stop{Drain: drainTimeout})
 }
 
 func (a *api) apiServer(sockets *server.Websockets) *http.Server {

@@ -58,6 +58,7 @@ type Handler struct {
 	http2    *http.Transport
 	proxy    *httputil.ReverseProxy
 	underWay chan struct{}
+	leaving  httpserver.Leaving
 }
 
 // NewHandler returns a Handler that knows no routes yet. tracer makes spans of requests; nil for none.

@@ -26,6 +26,10 @@ const (
 // be there in a moment: something restarts.
 const StartPatience = 5 * time.Second
 
+// StreamIdle is how long the gateway keeps a stream between two requests. An agent that stops waits
+// for longer, so that no request comes on a stream that it closes.
+const StreamIdle = time.Second
+
 // ClientHeaders are the headers that tell a backend about its client. The gateway sets them, and
 // drops what a client sent. The agent passes them on.
 var ClientHeaders = map[string]bool{

@@ -17,10 +17,8 @@ import (
 
 const (
 	dialTimeout = 10 * time.Second
-	// idleStreams is how many streams to one agent stay open between requests, and idleFor how
-	// long. The agent keeps them for longer, so that it closes none that is about to be used.
+	// idleStreams is how many streams to one agent stay open between requests.
 	idleStreams = 64
-	idleFor     = 45 * time.Second
 	copyBuffer  = 32 << 10
 )
 
@@ -36,7 +34,7 @@ func newTransport(dial dialFunc) *unsent.Transport {
 			}
 			return conn, nil
 		},
-		MaxIdleConnsPerHost: idleStreams, IdleConnTimeout: idleFor, DisableCompression: true,
+		MaxIdleConnsPerHost: idleStreams, IdleConnTimeout: gatewaywire.StreamIdle, DisableCompression: true,
 		ExpectContinueTimeout: time.Second, MaxResponseHeaderBytes: maxHeader,
 		WriteBufferSize: copyBuffer, ReadBufferSize: copyBuffer,
 		Protocols: new(http.Protocols),

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"net/http"
 	"time"
@@ -31,8 +30,9 @@ const (
 	maxFrame = 16 << 10
 	// progress is how long a client may take to send or to accept the next bytes.
 	progress = time.Minute
-	// drain is how long requests may go on when the gateway stops.
-	drain = 20 * time.Second
+	// drain is how long requests may go on when the gateway stops. In the time leave of it, clients
+	// may still send requests.
+	drain, leave = 20 * time.Second, 3 * time.Second
 )
 
 // Config configures a Gateway. Table, Dial, TLS, AgentName and Metrics are required.
@@ -72,12 +72,14 @@ type Patience struct {
 	Header, Idle, Progress time.Duration
 	// Start is how long requests wait for what restarts (5 s): for the agent, or for the table.
 	Start time.Duration
+	// Leave is how long clients have to leave when the gateway stops (3 s).
+	Leave time.Duration
 }
 
 func (p Patience) withDefaults() Patience {
 	return Patience{
 		cmp.Or(p.Header, headerTimeout), cmp.Or(p.Idle, idleTimeout), cmp.Or(p.Progress, progress),
-		cmp.Or(p.Start, gatewaywire.StartPatience),
+		cmp.Or(p.Start, gatewaywire.StartPatience), cmp.Or(p.Leave, leave),
 	}
 }
 
@@ -109,10 +111,9 @@ func (g *Gateway) Serve(ctx context.Context, secure, plain net.Listener) error {
 	srv := g.server(g)
 	srv.TLSConfig = recognizable(g.cfg.TLS)
 	group.Go(func() error { return g.probe(ctx) })
-	g.run(ctx, group, srv, func() error { return httpserver.Serve(srv, moving{secure, g.cfg.Patience.Progress}) })
+	g.run(ctx, group, srv, secure)
 	if plain != nil {
-		redirect := g.server(g.plain())
-		g.run(ctx, group, redirect, func() error { return httpserver.Serve(redirect, moving{plain, g.cfg.Patience.Progress}) })
+		g.run(ctx, group, g.server(g.plain()), plain)
 	}
 	return group.Wait()
 }
@@ -138,21 +139,9 @@ func (g *Gateway) server(h http.Handler) *http.Server {
 }
 
 // run serves until the context ends, and then lets requests finish.
-func (g *Gateway) run(ctx context.Context, group *errgroup.Group, srv *http.Server, serve func() error) {
+func (g *Gateway) run(ctx context.Context, group *errgroup.Group, srv *http.Server, ln net.Listener) {
 	group.Go(func() error {
-		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-	group.Go(func() error {
-		<-ctx.Done()
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
-		defer cancel()
-		if err := srv.Shutdown(limited); err != nil {
-			return errors.Join(srv.Close()) // those that are left are cut off
-		}
-		return nil
+		return httpserver.Run(ctx, srv, moving{ln, g.cfg.Patience.Progress}, httpserver.Stop{Linger: g.cfg.Patience.Leave, Drain: drain})
 	})
 }
 
