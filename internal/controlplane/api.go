@@ -93,9 +93,10 @@ func (a *api) handler(sockets *server.Websockets) http.Handler {
 	return a.instruments.measured(a.cfg, viaTLS, problem.WithRequestID(a.calls.wrap(plainPaths(mux))))
 }
 
-// serveAPI serves HTTPS until the context ends, then lets calls finish.
-func (a *api) serveAPI(ctx context.Context, ln net.Listener) error {
-	sockets := a.tunnel.Websockets(ctx)
+// serveAPI serves HTTPS until the context ends, then lets calls finish. Tunnels over WebSockets last
+// until tunnels ends.
+func (a *api) serveAPI(ctx, tunnels context.Context, ln net.Listener) error {
+	sockets := a.tunnel.Websockets(tunnels)
 	defer sockets.Wait()
 	server := a.apiServer(sockets)
 	return httpserver.Run(ctx, server, ln, httpserver.Stop{Drain: drainTimeout})

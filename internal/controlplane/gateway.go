@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -159,8 +160,8 @@ func ordersCertificate(ctx context.Context, s *store.Store, table *gateway.Table
 	return err != nil // without the database nothing can be ordered
 }
 
-// serveGateway runs the gateway, if there is one.
-func (c *ControlPlane) serveGateway(ctx context.Context, group *errgroup.Group) {
+// serveGateway runs the gateway, if there is one. users counts what needs tunnels.
+func (c *ControlPlane) serveGateway(ctx context.Context, group *errgroup.Group, users *sync.WaitGroup) {
 	p := c.public
 	if p == nil {
 		return
@@ -173,18 +174,25 @@ func (c *ControlPlane) serveGateway(ctx context.Context, group *errgroup.Group) 
 		return
 	}
 	group.Go(func() error { return c.leader.While(ctx, p.keeper.Run) })
-	p.serve(ctx, group, c.listeners.https, c.listeners.http, c.listeners.http3)
+	p.serve(ctx, group, users, c.listeners.https, c.listeners.http, c.listeners.http3)
 	group.Go(func() error { return p.readFiles(ctx, c.cfg.Log) })
 }
 
-// serve answers the public, and has the wildcard's certificate at hand.
-func (p *public) serve(ctx context.Context, group *errgroup.Group, https, http net.Listener, http3 net.PacketConn) {
+// serve answers the public, and has the wildcard's certificate at hand. users counts what answers.
+func (p *public) serve(ctx context.Context, group *errgroup.Group, users *sync.WaitGroup, https, http net.Listener, http3 net.PacketConn) {
 	group.Go(func() error { return p.certs.RunWildcard(ctx) })
 	group.Go(func() error { return p.modes.Run(ctx, p.gateway) })
-	group.Go(func() error { return p.gateway.Serve(ctx, https, http) })
+	answer := func(serve func() error) {
+		users.Add(1)
+		group.Go(func() error {
+			defer users.Done()
+			return serve()
+		})
+	}
+	answer(func() error { return p.gateway.Serve(ctx, https, http) })
 	if http3 != nil {
 		counted := https.(*limit.Listener) // one address has the same share of both
-		group.Go(func() error { return p.gateway.ServeHTTP3(ctx, http3, counted.Enter) })
+		answer(func() error { return p.gateway.ServeHTTP3(ctx, http3, counted.Enter) })
 	}
 }
 

@@ -78,7 +78,9 @@ func TestRun_ClientsLeave(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- httpserver.Run(ctx, srv, ln, httpserver.Stop{Linger: time.Minute, Drain: 2 * time.Minute}) }()
+	go func() {
+		ended <- httpserver.Run(ctx, srv, ln, httpserver.Stop{Linger: time.Minute, Drain: 2 * time.Minute})
+	}()
 	dial := func() *tls.Conn {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", ln.Addr().String())
 		require.NoError(t, err)

@@ -35,7 +35,8 @@ type session struct {
 	below   *link.Socket // of its TLS
 	log     sessionLog
 	proof   proof
-	calling calls
+	calling calls // of the API
+	public  calls // streams of public traffic
 	dials   dials
 	doubt   doubt
 	asked   atomic.Int64 // work connections that frps asked for and that have not arrived
@@ -94,6 +95,7 @@ func (s *session) serve(ctx context.Context) {
 	defer s.server.counts.sessions.Add(-1)
 	s.server.agents.add(s)
 	stop := context.AfterFunc(ctx, func() {
+		s.drainPublic()
 		s.calling.drain(s.server.cfg.Limits.CallsDrain, s.done)
 		s.goAway()
 		s.kill(errStopping)

@@ -1,10 +1,6 @@
 package link
 
-import (
-	"net"
-
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
-)
+import "net"
 
 // ALPNProof is the protocol for the proof of another certificate inside a session. Agents must
 // never offer it anywhere else.
@@ -18,6 +14,9 @@ const (
 	ProofMark byte = 1
 	// PublicMark begins a stream of public traffic. The server opens it.
 	PublicMark byte = 2
+	// LeaveMark tells the agent that the server stops: each answer to a request of the public is to be
+	// the last one of its stream. The server sends it alone.
+	LeaveMark byte = 3
 )
 
 // Marked is a stream at the end that has opened it. The mark is sent with the first write, so that
@@ -29,7 +28,7 @@ type Marked struct {
 }
 
 // NewMarked wraps a stream on which nothing was sent.
-func NewMarked(s *mux.Stream, mark byte) *Marked { return &Marked{Conn: s, mark: mark} }
+func NewMarked(s net.Conn, mark byte) *Marked { return &Marked{Conn: s, mark: mark} }
 
 // Write implements net.Conn. Its first call may not run concurrently with another.
 func (c *Marked) Write(p []byte) (int, error) {
