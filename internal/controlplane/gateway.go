@@ -114,7 +114,7 @@ func newGateway(c *Config, p *public, names *directory.Names, dial func(context.
 			Mode: c.Gateway.Mode, Allowed: c.Gateway.DirectAllow, Refused: c.Gateway.DirectDeny, Port: c.Gateway.DirectPort, Changed: p.modes.Look,
 		},
 		Table: p.table, Dial: dial, TLS: p.certs.TLS(), Challenge: p.certs.Challenge(), HTTPSPort: at,
-		HSTS: c.Gateway.HSTS, AccessLog: c.Gateway.AccessLog, AgentName: names.Of, Metrics: p.metrics, Tracer: c.Tracer, Log: log,
+		Limits: c.Gateway.Limits, HSTS: c.Gateway.HSTS, AccessLog: c.Gateway.AccessLog, AgentName: names.Of, Metrics: p.metrics, Tracer: c.Tracer, Log: log,
 	}
 	if http3 {
 		cfg.HTTP3Port = at

@@ -20,6 +20,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 	"github.com/pipeops/pipeops-vm-agent/internal/unsent"
@@ -34,8 +35,9 @@ const (
 	// answerTimeout is how long a backend may take to begin its answer. One that speaks HTTP/2 may
 	// take longer: a gRPC stream has nothing to say for hours.
 	answerTimeout = time.Minute
-	// maxUnderWay is how many requests one replica takes at a time.
-	maxUnderWay = 2048
+	// maxRequests is how many requests one replica takes at a time, and maxStreams how many others
+	// whose answer goes on. Of both, one host gets at most twice as many as are free.
+	maxRequests, maxStreams = 2048, 16384
 	// idleBackends is how many connections to one Service stay open between requests, and idleFor
 	// how long. That is shorter than servers keep them, which is 2 s at least: a server that closes
 	// one loses the request that is on its way.
@@ -57,19 +59,23 @@ type Handler struct {
 	http1    *unsent.Transport
 	http2    *http.Transport
 	proxy    *httputil.ReverseProxy
-	underWay chan struct{}
+	requests *limit.Shares // under way, by host
+	streams  *limit.Shares
 	leaving  httpserver.Leaving
 }
 
 // NewHandler returns a Handler that knows no routes yet. tracer makes spans of requests; nil for none.
 func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
-	h := &Handler{tracer: tracer, log: log.With().Str("part", "gateway").Logger(), underWay: make(chan struct{}, maxUnderWay), known: make(chan struct{})}
+	h := &Handler{
+		tracer: tracer, log: log.With().Str("part", "gateway").Logger(), known: make(chan struct{}),
+		requests: limit.NewFairShares(maxRequests, maxRequests), streams: limit.NewFairShares(maxStreams, maxStreams),
+	}
 	h.http1, h.http2 = unsent.New(transport()), transport()
 	h.http1.Protocols.SetHTTP1(true)
 	h.http1.ResponseHeaderTimeout = answerTimeout
 	h.http2.Protocols.SetUnencryptedHTTP2(true)
 	h.proxy = &httputil.ReverseProxy{
-		Rewrite: h.rewrite, Transport: h, ModifyResponse: own, ErrorHandler: h.failed, BufferPool: httpserver.NewBuffers(),
+		Rewrite: h.rewrite, Transport: h, ModifyResponse: h.own, ErrorHandler: h.failed, BufferPool: httpserver.NewBuffers(),
 		ErrorLog: httpserver.ErrorLog(h.log, ""),
 	}
 	return h
@@ -143,6 +149,13 @@ type target struct {
 	address string
 	others  []string
 	http2   bool
+	place   *place
+}
+
+// place is that of a request among what is under way.
+type place struct {
+	host  string
+	leave func()
 }
 
 // ServeHTTP implements http.Handler.
@@ -173,25 +186,25 @@ func (w *statusWriter) WriteHeader(status int) {
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
-	select {
-	case h.underWay <- struct{}{}:
-		defer func() { <-h.underWay }()
-	default:
-		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Busy, nil)
-		return
-	}
 	if !h.await(r.Context()) {
 		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Starting, nil)
 		return
 	}
+	route, found := h.routes.Load().find(hostOf(r), r.URL.Path)
+	leave, ok := h.requests.Enter(route.Host)
+	if !ok {
+		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Busy, nil)
+		return
+	}
+	at := &place{route.Host, leave}
+	defer func() { at.leave() }()
 	if r.Header.Get(gatewaywire.HeaderKeyWanted) != "" {
 		h.key(w, r)
 		return
 	}
 	w, body := duplex(w, r)
-	route, ok := h.routes.Load().find(hostOf(r), r.URL.Path)
 	switch {
-	case !ok:
+	case !found:
 		h.answer(w, r, http.StatusNotFound, gatewaywire.NoRoute, nil)
 		return
 	case len(route.Addresses) == 0:
@@ -200,7 +213,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	first := rand.IntN(len(route.Addresses)) //nolint:gosec // spreading load needs no secrecy
 	others := slices.Concat(route.Addresses[first+1:], route.Addresses[:first])
-	to := target{route.Addresses[first], others, route.HTTP2 || gatewaywire.IsGRPC(r.Header)}
+	to := target{route.Addresses[first], others, route.HTTP2 || gatewaywire.IsGRPC(r.Header), at}
 	out := r.WithContext(context.WithValue(r.Context(), targetKey{}, to))
 	out.Body = body // of the copy: net/http looks at its own request after the handler
 	h.proxy.ServeHTTP(w, out)
@@ -255,11 +268,26 @@ func (h *Handler) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// own keeps backends from speaking in the agent's name.
-func own(resp *http.Response) error {
+// own keeps backends from speaking in the agent's name, and counts an answer that may go on for long
+// among the streams.
+func (h *Handler) own(resp *http.Response) error {
 	resp.Header.Del(gatewaywire.HeaderFailed)
+	if !gatewaywire.Stays(resp) {
+		return nil
+	}
+	at := resp.Request.Context().Value(targetKey{}).(target).place
+	leave, ok := h.streams.Enter(at.host)
+	switch {
+	case ok:
+		at.leave()
+		at.leave = leave
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		return errBusy
+	}
 	return nil
 }
+
+var errBusy = errors.New("too many streams")
 
 // failed answers a request whose backend gave no answer.
 func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
@@ -270,6 +298,8 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case r.Context().Err() != nil: // the visitor is gone
 		return
+	case errors.Is(err, errBusy):
+		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Busy, err)
 	case errors.As(err, &refused):
 		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.NotReady, err)
 	case errors.As(err, &late) && late.Timeout():

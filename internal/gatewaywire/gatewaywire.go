@@ -39,6 +39,12 @@ var ClientHeaders = map[string]bool{
 	"Cf-Connecting-Ip": true, "X-Cluster-Client-Ip": true, HeaderFailed: true, HeaderKeyWanted: true,
 }
 
+// Stays reports whether an answer may go on for long: it has no known length, or its connection is
+// upgraded.
+func Stays(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusSwitchingProtocols || resp.ContentLength < 0
+}
+
 // IsGRPC reports whether a request is a gRPC call, which needs HTTP/2 at both ends:
 // https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 func IsGRPC(h http.Header) bool {

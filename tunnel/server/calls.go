@@ -130,6 +130,12 @@ func (c *calls) leave() {
 	}
 }
 
+func (c *calls) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open
+}
+
 // shut lets no more in. The answer is closed when all are through.
 func (c *calls) shut() <-chan struct{} {
 	c.mu.Lock()

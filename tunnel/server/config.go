@@ -77,11 +77,10 @@ type Limits struct {
 	// Logins is how many connections of one agent may be between their TLS handshake and the end of
 	// their login (32). One more is closed.
 	Logins int
-	// Streams is how many streams one replica of an agent may have open (4096). A session with more
-	// is closed.
+	// Streams is how many streams one replica of an agent may have open (4096), beside those of
+	// public traffic. A session with more is closed.
 	Streams int
-	// Public is how many streams one replica may have open for another one of public traffic
-	// (2048). It leaves room for the Runners' below Streams.
+	// Public is how many streams of public traffic one replica may have open (2048).
 	Public int
 	// PublicDrain is how long streams of public traffic may go on when the server stops (10 s).
 	PublicDrain time.Duration

@@ -45,7 +45,7 @@ func (s *session) openPublic(ctx context.Context, prove bool) (net.Conn, error) 
 		return nil, err
 	}
 	defer s.dials.leave()
-	if s.mux.NumStreams() >= s.server.cfg.Limits.Public {
+	if s.public.count() >= s.server.cfg.Limits.Public {
 		return nil, ErrBusy
 	}
 	if !s.public.enter() {

@@ -148,7 +148,7 @@ func (s *session) why() error {
 // accept handles a new stream in a goroutine of its own, so that a silent one blocks no others. The
 // multiplexer calls it in the goroutine that reads.
 func (s *session) accept(ctx context.Context, streams *sync.WaitGroup, opened *mux.Stream) {
-	if s.mux.NumStreams() > s.server.cfg.Limits.Streams {
+	if s.mux.NumStreams()-s.public.count() > s.server.cfg.Limits.Streams {
 		_ = opened.Close()
 		streams.Go(func() { s.kill(errStreams) }) // it waits for reading to end
 		return

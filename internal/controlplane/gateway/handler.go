@@ -23,6 +23,7 @@ type visit struct {
 	failed string // why the gateway answered by itself
 	mode   string // how the request was passed on; empty if it was not
 	body   *movingBody
+	leave  func() // its place among what is under way
 }
 
 type visitKey struct{}
@@ -64,12 +65,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v.host = host
-	leave, refused := g.requests.enter(v)
-	if refused != nil {
+	var refused *failure
+	if v.leave, refused = g.requests.enter(v); refused != nil {
 		g.fail(recorded, r, *refused)
 		return
 	}
-	defer leave()
+	defer func() { v.leave() }()
 	if body.stalled() {
 		g.fail(recorded, r, slowBody)
 		return

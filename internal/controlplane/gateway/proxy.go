@@ -107,7 +107,7 @@ func (g *Gateway) answered(resp *http.Response) error {
 	resp.Header.Del("Alt-Svc") // the App has no address of its own for visitors
 	word := resp.Header.Get(gatewaywire.HeaderFailed)
 	if word == "" {
-		return nil
+		return g.stay(visitOf(resp.Request.Context()), resp)
 	}
 	_ = resp.Body.Close()
 	return agentError(word)
@@ -121,6 +121,7 @@ func (e agentError) Error() string { return "the agent answered: " + string(e) }
 // failureOf returns what a failed request is answered.
 func failureOf(err error) failure {
 	var said agentError
+	var full refusedError
 	var none noStreamError
 	var late net.Error
 	switch {
@@ -129,6 +130,8 @@ func failureOf(err error) failure {
 			return f
 		}
 		return badGateway
+	case errors.As(err, &full):
+		return full.failure
 	case errors.Is(err, server.ErrBusy):
 		return busy
 	case errors.Is(err, context.Canceled):

@@ -206,7 +206,7 @@ func TestProxy_ErrorPages(t *testing.T) {
 		if r.URL.Path == "/abort" {
 			panic(http.ErrAbortHandler)
 		}
-	}), func(c *gateway.Config) { c.Limits.RequestsPerHost = 1 })
+	}), func(c *gateway.Config) { c.Limits.Requests.PerHost = 1 })
 	serves(t, w.store, "a2", time.Now(), "txt", "*.example.net")
 	serves(t, w.store, "a3", time.Now(), "txt", "off.example.com")
 	require.NoError(t, w.table.Refresh(t.Context()))
@@ -250,7 +250,7 @@ func TestProxy_LimitPerHost(t *testing.T) {
 			entered <- struct{}{}
 			<-leave
 		}
-	}), func(c *gateway.Config) { c.Limits.RequestsPerHost = 2 })
+	}), func(c *gateway.Config) { c.Limits.Requests.PerHost = 2 })
 	c := w.client(true)
 	var done [2]<-chan error
 	for i := range done {

@@ -88,14 +88,15 @@ type Gateway struct {
 	cfg       Config
 	proxy     http.Handler
 	transport *unsent.Transport
-	requests  requests
+	requests  *underWay
+	streams   *underWay
 	prober    *direct.Prober // nil in tunnel mode
 }
 
 // New returns a Gateway.
 func New(cfg Config) *Gateway {
-	cfg.Limits, cfg.Patience = cfg.Limits.withDefaults(), cfg.Patience.withDefaults()
-	g := &Gateway{cfg: cfg, requests: newRequests(cfg.Limits)}
+	cfg.Limits, cfg.Patience = cfg.Limits.WithDefaults(), cfg.Patience.withDefaults()
+	g := &Gateway{cfg: cfg, requests: newUnderWay(cfg.Limits.Requests), streams: newUnderWay(cfg.Limits.Streams)}
 	g.transport = newTransport(newHolder(cfg.Dial, cfg.Patience.Start).dialAgent)
 	g.prober = g.newProber()
 	g.proxy = g.newProxy()
