@@ -213,7 +213,7 @@ func backendsOf(routes []ingress.Route) []gateway.Route {
 	backends := make([]gateway.Route, len(routes))
 	for i, r := range routes {
 		backends[i] = gateway.Route{
-			Host: r.Host, Path: r.Path, PathType: r.PathType, Addresses: r.Addresses, Endpoint: r.Endpoint, HTTP2: r.HTTP2, Created: r.Created,
+			Host: r.Host, Path: r.Path, PathType: r.PathType, Addresses: r.Addresses, Endpoint: r.Endpoint, HTTP2: r.HTTP2, Created: r.Created, Within: r.Within,
 		}
 	}
 	return backends

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -32,7 +34,8 @@ const (
 	// lastPause are the times between two attempts.
 	refusedFor            = 2 * time.Second
 	firstPause, lastPause = 5 * time.Millisecond, 200 * time.Millisecond
-	// answerTimeout is how long a backend may take to begin its answer. One that speaks HTTP/2 may
+	// answerTimeout is how long a backend may take to begin its answer, unless its route has another
+	// time. One that speaks HTTP/2 may
 	// take longer: a gRPC stream has nothing to say for hours.
 	answerTimeout = time.Minute
 	// maxRequests is how many requests one replica takes at a time, and maxStreams how many others
@@ -56,7 +59,7 @@ type Handler struct {
 	known    chan struct{}         // closed by the first Set
 	log      zerolog.Logger
 	tracer   trace.TracerProvider
-	http1    *unsent.Transport
+	http1    sync.Map // of *unsent.Transport, by the time for the answer
 	http2    *http.Transport
 	proxy    *httputil.ReverseProxy
 	requests *limit.Shares // under way, by host
@@ -70,15 +73,26 @@ func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
 		tracer: tracer, log: log.With().Str("part", "gateway").Logger(), known: make(chan struct{}),
 		requests: limit.NewFairShares(maxRequests, maxRequests), streams: limit.NewFairShares(maxStreams, maxStreams),
 	}
-	h.http1, h.http2 = unsent.New(transport()), transport()
-	h.http1.Protocols.SetHTTP1(true)
-	h.http1.ResponseHeaderTimeout = answerTimeout
+	h.http2 = transport()
 	h.http2.Protocols.SetUnencryptedHTTP2(true)
 	h.proxy = &httputil.ReverseProxy{
 		Rewrite: h.rewrite, Transport: h, ModifyResponse: h.own, ErrorHandler: h.failed, BufferPool: httpserver.NewBuffers(),
 		ErrorLog: httpserver.ErrorLog(h.log, ""),
 	}
 	return h
+}
+
+// http1Within returns the transport for Services that may take so long to begin their answers. Routes
+// have whole seconds, up to an hour.
+func (h *Handler) http1Within(within time.Duration) *unsent.Transport {
+	if known, ok := h.http1.Load(within); ok {
+		return known.(*unsent.Transport)
+	}
+	t := transport()
+	t.Protocols.SetHTTP1(true)
+	t.ResponseHeaderTimeout = within
+	kept, _ := h.http1.LoadOrStore(within, unsent.New(t))
+	return kept.(*unsent.Transport)
 }
 
 func transport() *http.Transport {
@@ -138,7 +152,10 @@ func (h *Handler) await(ctx context.Context) bool {
 
 // Close closes the connections that are not in use.
 func (h *Handler) Close() {
-	h.http1.CloseIdleConnections()
+	h.http1.Range(func(_, t any) bool {
+		t.(*unsent.Transport).CloseIdleConnections()
+		return true
+	})
 	h.http2.CloseIdleConnections()
 }
 
@@ -149,6 +166,7 @@ type target struct {
 	address string
 	others  []string
 	http2   bool
+	within  time.Duration
 	place   *place
 }
 
@@ -213,7 +231,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	first := rand.IntN(len(route.Addresses)) //nolint:gosec // spreading load needs no secrecy
 	others := slices.Concat(route.Addresses[first+1:], route.Addresses[:first])
-	to := target{route.Addresses[first], others, route.HTTP2 || gatewaywire.IsGRPC(r.Header), at}
+	to := target{route.Addresses[first], others, route.HTTP2 || gatewaywire.IsGRPC(r.Header), cmp.Or(route.Within, answerTimeout), at}
 	out := r.WithContext(context.WithValue(r.Context(), targetKey{}, to))
 	out.Body = body // of the copy: net/http looks at its own request after the handler
 	h.proxy.ServeHTTP(w, out)
@@ -245,9 +263,9 @@ func (h *Handler) rewrite(r *httputil.ProxyRequest) {
 // for long.
 func (h *Handler) RoundTrip(r *http.Request) (*http.Response, error) {
 	to := r.Context().Value(targetKey{}).(target)
-	transport := http.RoundTripper(h.http1)
-	if to.http2 {
-		transport = h.http2
+	var transport http.RoundTripper = h.http2
+	if !to.http2 {
+		transport = h.http1Within(to.within)
 	}
 	if r.Body != nil && r.Body != http.NoBody {
 		out := *r

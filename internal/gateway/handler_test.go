@@ -109,6 +109,15 @@ func TestGateway_TriesOtherPods(t *testing.T) {
 	}
 }
 
+// How long a backend may take to begin its answer is the route's to say.
+func TestGateway_AnswerTimeout(t *testing.T) {
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(slow.Close)
+	h := gateway.NewHandler(nil, zerolog.Nop())
+	h.Set([]gateway.Route{{Host: "www.example.org", Path: "/", PathType: "Prefix", Addresses: []string{slow.Listener.Addr().String()}, Within: time.Second}})
+	assert.Equal(t, gatewaywire.TimedOut, ask(t, start(t, h), "www.example.org"))
+}
+
 // net/http would panic where the connection is used again, and end the agent.
 func TestGateway_ClosesAfterEarlyResponse(t *testing.T) {
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
