@@ -136,10 +136,8 @@ func (k *knownRoutes) next() time.Duration {
 	return max(hostsAgain, k.due-time.Since(k.sent))
 }
 
-// unsettled reports whether a host waits for its proof or its certificate.
-func unsettled(h controlapi.HostStatus) bool {
-	return !h.Served || h.Certificate != controlapi.CertificateReady
-}
+// unsettled reports whether a host waits for its proof, its certificate or its App.
+func unsettled(h controlapi.HostStatus) bool { return h.Reach != controlapi.ReachReady }
 
 // expiring reports whether the routes are to be sent as a sign of life.
 func (k *knownRoutes) expiring() bool { return time.Since(k.sent) >= k.due }

@@ -35,6 +35,7 @@ type public struct {
 	modes    *routes.Modes
 	resolver *hosts.Resolver
 	health   publicHealth
+	reach    *reach
 	gateway  *gateway.Gateway
 }
 
@@ -91,10 +92,24 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 	if !cfg.Apart {
 		p.gateway = newGateway(&c.cfg, p, names, c.tunnels.dialPublic, publicPort(&c.cfg, c.listeners.https), c.listeners.http3 != nil)
 	}
+	visited := p.gateway
+	if visited == nil {
+		visited = p.unserved(&c.cfg, names, c.tunnels.dialPublic)
+	}
+	p.reach = newReach(c.store, p.table, visited.Check)
+	c.routes.Reach = p.reach.of
 	c.health.public = p
 	c.routes.Certificate = p.certificate
 	c.routes.OnRoutes = p.look
 	return nil
+}
+
+// unserved returns a gateway without visitors, for checks of hosts that other processes serve.
+func (p *public) unserved(c *Config, names *directory.Names, dial func(context.Context, string) (net.Conn, error)) *gateway.Gateway {
+	return gateway.New(gateway.Config{
+		Direct: gateway.Direct{Mode: gateway.ModeTunnel}, Table: p.table, Dial: dial, TLS: p.certs.TLS(), AgentName: names.Of,
+		Metrics: p.metrics, Log: c.Log.With().Str("part", "gateway").Logger(),
+	})
 }
 
 // publicPort returns the port at which visitors reach the gateway.
@@ -168,6 +183,7 @@ func (c *ControlPlane) serveGateway(ctx context.Context, group *errgroup.Group, 
 	}
 	group.Go(func() error { return p.follower.Run(ctx) })
 	group.Go(func() error { return p.watchHealth(ctx) })
+	group.Go(func() error { return p.reach.Run(ctx) })
 	group.Go(func() error { return c.leader.While(ctx, p.checker.Run) })
 	group.Go(func() error { return c.leader.While(ctx, p.events.Run) })
 	if c.cfg.Gateway.Apart {

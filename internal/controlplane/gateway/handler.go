@@ -38,7 +38,11 @@ const headerRequestID = "X-Request-Id"
 
 // ServeHTTP implements http.Handler for requests over TLS.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v := &visit{id: rand.Text(), client: clientOf(r)}
+	g.serve(w, r, &visit{client: clientOf(r)})
+}
+
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, v *visit) {
+	v.id = rand.Text()
 	r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
 	body := newMovingBody(w, r, g.cfg.Patience.Progress)
 	v.body = body

@@ -313,3 +313,17 @@ func TestGateway_BadRequestProblem(t *testing.T) {
 		require.NoError(t, conn.Close())
 	}
 }
+
+// TestGateway_Check has what is missing until a visitor gets the App's answer, whatever that says.
+func TestGateway_Check(t *testing.T) {
+	w := newWorld(t, http.NotFoundHandler())
+	require.NoError(t, w.gateway.Check(t.Context(), host, "/"))
+	require.ErrorContains(t, w.gateway.Check(t.Context(), "unknown.example.org", "/"), "no valid certificate")
+	gone := listen(t)
+	require.NoError(t, gone.Close())
+	w.lead(gone.Addr().String())
+	require.ErrorContains(t, w.gateway.Check(t.Context(), host, "/"), "no pod of the App accepts connections")
+	w.cut()
+	w.disconnect()
+	require.ErrorContains(t, w.gateway.Check(t.Context(), host, "/"), "not connected")
+}
