@@ -28,7 +28,6 @@ func TestHolder_WaitsForRestart(t *testing.T) {
 			near, _ := net.Pipe()
 			return near, nil
 		}, patience)
-		began := time.Now()
 		dial := func() <-chan error {
 			done := make(chan error, 1)
 			go func() {
@@ -48,7 +47,7 @@ func TestHolder_WaitsForRestart(t *testing.T) {
 			require.NoError(t, <-done)
 		}
 		up.Store(false)
-		began = time.Now()
+		began := time.Now()
 		require.ErrorIs(t, <-dial(), server.ErrNotConnected)
 		assert.Equal(t, patience, time.Since(began))
 		time.Sleep(holdWithin)
