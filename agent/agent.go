@@ -303,6 +303,7 @@ func (a *Agent) leave(life context.Context, tun *tunnel.Set, engine *app.Engine)
 	a.heartbeats.draining.Store(true)
 	a.beat.Raise()
 	engine.StepDown()
+	a.public.Leave(life)
 	ctx, cancel := context.WithTimeout(life, handoverTimeout)
 	defer cancel()
 	if err := tun.Drain(ctx); err != nil {

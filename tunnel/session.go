@@ -25,8 +25,8 @@ func (t *Tunnel) session(ctx context.Context) error {
 	var sent goAway
 	var beside sync.WaitGroup // ends with the multiplexer
 	defer beside.Wait()
-	offers, public := &link.Gate{}, &atomic.Int64{}
-	mux := link.Client(remembering, conn.below, func(opened *mux.Stream) { beside.Go(func() { t.opened(opened, &sent, offers, public) }) })
+	offers, public, leaving := &link.Gate{}, &atomic.Int64{}, &atomic.Bool{}
+	mux := link.Client(remembering, conn.below, func(opened *mux.Stream) { beside.Go(func() { t.opened(opened, &sent, offers, public, leaving) }) })
 	defer func() { _ = mux.Close() }()
 	t.live.Store(mux)
 	defer t.live.Store(nil)

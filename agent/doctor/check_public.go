@@ -45,7 +45,7 @@ func publicHosts(state controlapi.RoutesState) (found []Finding) {
 	}
 	served, wrong := 0, 0
 	for _, h := range state.Hosts {
-		good := h.Served && h.Certificate != controlapi.CertificateFailed
+		good := h.Served && h.Certificate != controlapi.CertificateFailed && h.Reach != controlapi.ReachFailed
 		if h.Served {
 			served++
 		}
@@ -56,7 +56,10 @@ func publicHosts(state controlapi.RoutesState) (found []Finding) {
 			continue
 		}
 		what := h.Host + " is not served"
-		if h.Served {
+		switch {
+		case h.Served && h.Reach == controlapi.ReachFailed:
+			what = h.Host + " gets no answer of its App"
+		case h.Served:
 			what = h.Host + " has no certificate"
 		}
 		found = append(found, warning(what, strings.TrimSpace(printable.Text(h.Reason)))...)

@@ -50,14 +50,18 @@ func TestPublicHosts(t *testing.T) {
 	state := controlapi.RoutesState{}
 	assert.Equal(t, ok("the control plane has no gateway"), publicHosts(state))
 	state.Gateway = "apps.example.com"
-	state.Hosts = []controlapi.HostStatus{{Host: "a.apps.example.com", Served: true, Certificate: controlapi.CertificateReady}}
+	state.Hosts = []controlapi.HostStatus{{Host: "a.apps.example.com", Served: true, Certificate: controlapi.CertificateReady, Reach: controlapi.ReachReady}}
 	assert.Equal(t, ok("the gateway of apps.example.com serves 1 hosts"), publicHosts(state))
 	state.Hosts = append(state.Hosts,
 		controlapi.HostStatus{Host: "www.example.org", Reason: "set CNAME www.example.org"},
 		controlapi.HostStatus{Host: "b.example.org", Served: true, Certificate: controlapi.CertificateFailed, Reason: "the CA refuses"},
 	)
+	state.Hosts = append(state.Hosts, controlapi.HostStatus{
+		Host: "c.example.org", Served: true, Certificate: controlapi.CertificateReady, Reach: controlapi.ReachFailed, Reason: "no pod listens",
+	})
 	found := publicHosts(state)
-	require.Len(t, found, 2)
+	require.Len(t, found, 3)
+	assert.Equal(t, warning("c.example.org gets no answer of its App", "no pod listens")[0], found[2])
 	assert.Equal(t, warning("www.example.org is not served", "set CNAME www.example.org")[0], found[0])
 	assert.Equal(t, warning("b.example.org has no certificate", "the CA refuses")[0], found[1])
 	for i := range 10 {
@@ -65,5 +69,5 @@ func TestPublicHosts(t *testing.T) {
 	}
 	found = publicHosts(state)
 	require.Len(t, found, shownHosts+1)
-	assert.Equal(t, "7 more hosts", found[shownHosts].Detail)
+	assert.Equal(t, "8 more hosts", found[shownHosts].Detail)
 }

@@ -41,11 +41,22 @@ func (r *Registrar) setPublic(ctx context.Context, engine *app.Engine, to access
 	return engine.SetPublic(ctx, public)
 }
 
+// publicHost returns what Apps are told about a host.
+func publicHost(h controlapi.HostStatus) ingress.PublicHost {
+	host := ingress.PublicHost{
+		Served: h.Reach == controlapi.ReachReady, Pending: h.Reach == controlapi.ReachPending, Reason: printable.Text(h.Reason),
+	}
+	if h.Served && h.Certificate == controlapi.CertificatePending {
+		host.Pending, host.Reason = true, "wait for the certificate, which the gateway obtains"
+	}
+	return host
+}
+
 // publicOf returns what Apps are told about the gateway.
 func publicOf(to access, state controlapi.RoutesState) ingress.Public {
 	hosts := make(map[string]ingress.PublicHost, len(state.Hosts))
 	for _, h := range state.Hosts {
-		hosts[h.Host] = ingress.PublicHost{Served: h.Served && h.Certificate != controlapi.CertificateFailed, Reason: printable.Text(h.Reason)}
+		hosts[h.Host] = publicHost(h)
 	}
 	return ingress.Public{
 		Off: to.off, Fix: to.fix, Domain: state.Gateway, Hosts: hosts,

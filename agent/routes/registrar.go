@@ -136,10 +136,8 @@ func (k *knownRoutes) next() time.Duration {
 	return max(hostsAgain, k.due-time.Since(k.sent))
 }
 
-// unsettled reports whether a host waits for its proof or its certificate.
-func unsettled(h controlapi.HostStatus) bool {
-	return !h.Served || h.Certificate != controlapi.CertificateReady
-}
+// unsettled reports whether a host waits for its proof, its certificate or its App.
+func unsettled(h controlapi.HostStatus) bool { return h.Reach != controlapi.ReachReady }
 
 // expiring reports whether the routes are to be sent as a sign of life.
 func (k *knownRoutes) expiring() bool { return time.Since(k.sent) >= k.due }
@@ -202,7 +200,9 @@ func (r *Registrar) serve(ctx context.Context, engine *app.Engine, to access, th
 			return nil, err
 		}
 	}
-	r.Public.Set(backendsOf(routes))
+	if theirs.met || to.closed() || r.Public.Known() { // else the hosts below the gateway's domain are not known yet
+		r.Public.Set(backendsOf(routes))
+	}
 	return routes, nil
 }
 
@@ -211,7 +211,7 @@ func backendsOf(routes []ingress.Route) []gateway.Route {
 	backends := make([]gateway.Route, len(routes))
 	for i, r := range routes {
 		backends[i] = gateway.Route{
-			Host: r.Host, Path: r.Path, PathType: r.PathType, Addresses: r.Addresses, Endpoint: r.Endpoint, HTTP2: r.HTTP2, Created: r.Created,
+			Host: r.Host, Path: r.Path, PathType: r.PathType, Addresses: r.Addresses, Endpoint: r.Endpoint, HTTP2: r.HTTP2, Created: r.Created, Within: r.Within,
 		}
 	}
 	return backends

@@ -61,7 +61,11 @@ func TestPublicOf_HostWithoutCertificate(t *testing.T) {
 	assert.Equal(t, ingress.PublicHost{Reason: "the CA refuses"}, publicOf(access{}, state).Hosts["a"])
 	known := knownRoutes{RoutesState: state, due: sentAtLeast, sent: time.Now()}
 	assert.LessOrEqual(t, known.next(), hostsSoon)
-	state.Hosts[0].Certificate, state.Hosts[0].Reason = controlapi.CertificateReady, ""
+	state.Hosts[0].Certificate, state.Hosts[0].Reason = controlapi.CertificatePending, ""
+	assert.True(t, publicOf(access{}, state).Hosts["a"].Pending)
+	state.Hosts[0].Certificate, state.Hosts[0].Reason = controlapi.CertificateReady, "no pod listens"
+	assert.Equal(t, ingress.PublicHost{Reason: "no pod listens"}, publicOf(access{}, state).Hosts["a"])
+	state.Hosts[0].Reach, state.Hosts[0].Reason = controlapi.ReachReady, ""
 	assert.Equal(t, ingress.PublicHost{Served: true}, publicOf(access{}, state).Hosts["a"])
 	known = knownRoutes{RoutesState: state, due: sentAtLeast, sent: time.Now()}
 	assert.Greater(t, known.next(), hostsAgain)

@@ -39,6 +39,13 @@ func ProofRecord(agentID, host string) (name, value string) {
 	return proofPrefix + strings.TrimPrefix(host, "*."), proofValue + strings.ToLower(agentID)
 }
 
+// The states of the way to an App that is served.
+const (
+	ReachReady   = "ready"
+	ReachPending = "pending"
+	ReachFailed  = "failed" // the gateway tries again
+)
+
 // The states of a host's certificate.
 const (
 	CertificateReady   = "ready"
@@ -57,9 +64,10 @@ type HostStatus struct {
 	Host   string `json:"host"`
 	Served bool   `json:"served" doc:"The gateway serves the host from this agent."`
 	Proof  string `json:"proof,omitempty" enum:"given,cname,txt,grant" doc:"What proves that the agent may serve it; absent while nothing does."`
-	Reason string `json:"reason,omitempty" doc:"Why it is not served, or has no certificate, and what to do."`
+	Reason string `json:"reason,omitempty" doc:"Why it is not served, has no certificate or is not reached, and what to do."`
 	// Certificate is that of the gateway; empty for a host that is not served.
 	Certificate string `json:"certificate,omitempty" enum:"ready,pending,failed"`
+	Reach       string `json:"reach,omitempty" enum:"ready,pending,failed" doc:"Whether a request of the gateway to itself got the App's answer, with a valid certificate."`
 	Mode        string `json:"mode,omitempty" enum:"tunnel,direct" doc:"How the gateway passes requests on."`
 	ModeReason  string `json:"modeReason,omitempty" doc:"Why a host with an endpoint is in tunnel mode."`
 }

@@ -111,12 +111,13 @@ func withMethods(mux *http.ServeMux, next http.Handler) http.Handler {
 	})
 }
 
-// serveAPI serves HTTPS until the context ends, then lets calls finish.
-func (a *api) serveAPI(ctx context.Context, ln net.Listener) error {
-	sockets := a.tunnel.Websockets(ctx)
+// serveAPI serves HTTPS until the context ends, then lets calls finish. Tunnels over WebSockets last
+// until tunnels ends.
+func (a *api) serveAPI(ctx, tunnels context.Context, ln net.Listener) error {
+	sockets := a.tunnel.Websockets(tunnels)
 	defer sockets.Wait()
 	server := a.apiServer(sockets)
-	return httpserver.Until(ctx, server, drainTimeout, func() error { return httpserver.Serve(server, ln) })
+	return httpserver.Run(ctx, server, ln, httpserver.Stop{Drain: drainTimeout})
 }
 
 func (a *api) apiServer(sockets *server.Websockets) *http.Server {

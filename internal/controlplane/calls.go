@@ -94,7 +94,7 @@ func (a *api) tunnelHandler() http.Handler {
 // serveTunnelCalls serves the calls in tunnels until the context ends, then lets them finish.
 func (a *api) serveTunnelCalls(ctx context.Context) error {
 	server := a.tunnelCallServer()
-	return httpserver.Until(ctx, server, drainTimeout, func() error { return httpserver.Serve(server, a.inTunnels) })
+	return httpserver.Run(ctx, server, a.inTunnels, httpserver.Stop{Drain: drainTimeout})
 }
 
 func (a *api) tunnelCallServer() *http.Server {

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -34,6 +35,7 @@ type public struct {
 	modes    *routes.Modes
 	resolver *hosts.Resolver
 	health   publicHealth
+	reach    *reach
 	gateway  *gateway.Gateway
 }
 
@@ -90,10 +92,24 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 	if !cfg.Apart {
 		p.gateway = newGateway(&c.cfg, p, names, c.tunnels.dialPublic, publicPort(&c.cfg, c.listeners.https), c.listeners.http3 != nil)
 	}
+	visited := p.gateway
+	if visited == nil {
+		visited = p.unserved(&c.cfg, names, c.tunnels.dialPublic)
+	}
+	p.reach = newReach(c.store, p.table, visited.Check)
+	c.routes.Reach = p.reach.of
 	c.health.public = p
 	c.routes.Certificate = p.certificate
 	c.routes.OnRoutes = p.look
 	return nil
+}
+
+// unserved returns a gateway without visitors, for checks of hosts that other processes serve.
+func (p *public) unserved(c *Config, names *directory.Names, dial func(context.Context, string) (net.Conn, error)) *gateway.Gateway {
+	return gateway.New(gateway.Config{
+		Direct: gateway.Direct{Mode: gateway.ModeTunnel}, Table: p.table, Dial: dial, TLS: p.certs.TLS(), AgentName: names.Of,
+		Metrics: p.metrics, Log: c.Log.With().Str("part", "gateway").Logger(),
+	})
 }
 
 // publicPort returns the port at which visitors reach the gateway.
@@ -113,7 +129,7 @@ func newGateway(c *Config, p *public, names *directory.Names, dial func(context.
 			Mode: c.Gateway.Mode, Allowed: c.Gateway.DirectAllow, Refused: c.Gateway.DirectDeny, Port: c.Gateway.DirectPort, Changed: p.modes.Look,
 		},
 		Table: p.table, Dial: dial, TLS: p.certs.TLS(), Challenge: p.certs.Challenge(), HTTPSPort: at,
-		HSTS: c.Gateway.HSTS, AccessLog: c.Gateway.AccessLog, AgentName: names.Of, Metrics: p.metrics, Tracer: c.Tracer, Log: log,
+		Limits: c.Gateway.Limits, HSTS: c.Gateway.HSTS, AccessLog: c.Gateway.AccessLog, AgentName: names.Of, Metrics: p.metrics, Tracer: c.Tracer, Log: log,
 	}
 	if http3 {
 		cfg.HTTP3Port = at
@@ -159,32 +175,40 @@ func ordersCertificate(ctx context.Context, s *store.Store, table *gateway.Table
 	return err != nil // without the database nothing can be ordered
 }
 
-// serveGateway runs the gateway, if there is one.
-func (c *ControlPlane) serveGateway(ctx context.Context, group *errgroup.Group) {
+// serveGateway runs the gateway, if there is one. users counts what needs tunnels.
+func (c *ControlPlane) serveGateway(ctx context.Context, group *errgroup.Group, users *sync.WaitGroup) {
 	p := c.public
 	if p == nil {
 		return
 	}
 	group.Go(func() error { return p.follower.Run(ctx) })
 	group.Go(func() error { return p.watchHealth(ctx) })
+	group.Go(func() error { return p.reach.Run(ctx) })
 	group.Go(func() error { return c.leader.While(ctx, p.checker.Run) })
 	group.Go(func() error { return c.leader.While(ctx, p.events.Run) })
 	if c.cfg.Gateway.Apart {
 		return
 	}
 	group.Go(func() error { return c.leader.While(ctx, p.keeper.Run) })
-	p.serve(ctx, group, c.listeners.https, c.listeners.http, c.listeners.http3)
+	p.serve(ctx, group, users, c.listeners.https, c.listeners.http, c.listeners.http3)
 	group.Go(func() error { return p.readFiles(ctx, c.cfg.Log) })
 }
 
-// serve answers the public, and has the wildcard's certificate at hand.
-func (p *public) serve(ctx context.Context, group *errgroup.Group, https, http net.Listener, http3 net.PacketConn) {
+// serve answers the public, and has the wildcard's certificate at hand. users counts what answers.
+func (p *public) serve(ctx context.Context, group *errgroup.Group, users *sync.WaitGroup, https, http net.Listener, http3 net.PacketConn) {
 	group.Go(func() error { return p.certs.RunWildcard(ctx) })
 	group.Go(func() error { return p.modes.Run(ctx, p.gateway) })
-	group.Go(func() error { return p.gateway.Serve(ctx, https, http) })
+	answer := func(serve func() error) {
+		users.Add(1)
+		group.Go(func() error {
+			defer users.Done()
+			return serve()
+		})
+	}
+	answer(func() error { return p.gateway.Serve(ctx, https, http) })
 	if http3 != nil {
 		counted := https.(*limit.Listener) // one address has the same share of both
-		group.Go(func() error { return p.gateway.ServeHTTP3(ctx, http3, counted.Enter) })
+		answer(func() error { return p.gateway.ServeHTTP3(ctx, http3, counted.Enter) })
 	}
 }
 

@@ -59,6 +59,8 @@ type GatewayConfig struct {
 	HSTS time.Duration
 	// AccessLog logs each request.
 	AccessLog bool
+	// Limits bound what is under way at a time.
+	Limits gateway.Limits
 	// Mode is how hosts are reached whose cluster has a load balancer with a public address:
 	// gateway.ModeAuto, ModeTunnel or ModeDirect.
 	Mode string
@@ -108,6 +110,16 @@ func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 	}
 	if !slices.Contains([]string{"", gateway.ModeAuto, gateway.ModeTunnel, gateway.ModeDirect}, g.Mode) {
 		bad("--gateway-mode: %q is none of auto, tunnel and direct", g.Mode)
+	}
+	for flag, value := range map[string]int{
+		"--gateway-max-requests": g.Limits.Requests.All, "--gateway-max-requests-per-address": g.Limits.Requests.PerAddress,
+		"--gateway-max-requests-per-host": g.Limits.Requests.PerHost, "--gateway-max-requests-per-agent": g.Limits.Requests.PerAgent,
+		"--gateway-max-streams": g.Limits.Streams.All, "--gateway-max-streams-per-address": g.Limits.Streams.PerAddress,
+		"--gateway-max-streams-per-host": g.Limits.Streams.PerHost, "--gateway-max-streams-per-agent": g.Limits.Streams.PerAgent,
+	} {
+		if value < 0 {
+			bad("%s: %d is below 1; leave it out for the default", flag, value)
+		}
 	}
 	if g.HSTS < 0 {
 		bad("--gateway-hsts: %s is negative", g.HSTS)

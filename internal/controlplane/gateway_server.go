@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -166,7 +167,7 @@ func (g *GatewayServer) Addrs() (secure, plain, health net.Addr) {
 func (g *GatewayServer) Run(ctx context.Context) error {
 	group, running := errgroup.WithContext(ctx)
 	p := g.public
-	p.serve(running, group, g.https, g.http, g.http3)
+	p.serve(running, group, &sync.WaitGroup{}, g.https, g.http, g.http3)
 	group.Go(func() error { return p.follower.Run(running) })
 	group.Go(func() error { return p.readFiles(running, g.cfg.Log) })
 	group.Go(func() error { return g.storage.Alone(running, "keeper", p.keeper.Run) })

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -140,8 +141,12 @@ func TestGateway_RollingRestart(t *testing.T) {
 	gateways := []*runningGateway{f.gatewayAt("127.0.0.1:0"), f.gatewayAt("127.0.0.1:0")}
 	client := balanced(f.roots(planes[0]), gateways[0].address(), gateways[1].address())
 	t.Cleanup(client.CloseIdleConnections)
-	get := func() error {
-		resp, err := client.Get("https://" + host + "/")
+	post := func() error {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+host+"/", io.NopCloser(strings.NewReader("text")))
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(r) // which cannot repeat it
 		if err != nil {
 			return err
 		}
@@ -162,7 +167,7 @@ func TestGateway_RollingRestart(t *testing.T) {
 		}
 	}
 	connected()
-	await.Until(t, "the host is served", func() bool { return get() == nil })
+	await.Until(t, "the host is served", func() bool { return post() == nil })
 
 	var answered atomic.Int64
 	var failures sync.Map
@@ -171,7 +176,7 @@ func TestGateway_RollingRestart(t *testing.T) {
 	for range 4 {
 		visitors.Go(func() {
 			for ctx.Err() == nil {
-				if err := get(); err != nil {
+				if err := post(); err != nil {
 					failures.Store(err.Error(), true)
 				}
 				answered.Add(1)

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,16 +27,27 @@ func (c *ControlPlane) start(ctx context.Context) error {
 func (c *ControlPlane) serve(ctx context.Context) error {
 	group, running := errgroup.WithContext(ctx)
 	router := edge.New(edge.Config{Domain: c.cfg.AgentsDomain, Handover: c.tunnels.reach, Log: c.cfg.Log})
-	group.Go(func() error { return c.api.serveAPI(running, c.listeners.api) })
-	group.Go(func() error { return c.tunnels.own.Serve(running, c.listeners.tunnel) })
-	group.Go(func() error { return c.api.serveTunnelCalls(running) })
+	var users sync.WaitGroup // of tunnels
+	tunnels, endTunnels := context.WithCancel(context.WithoutCancel(ctx))
+	defer endTunnels()
 	group.Go(func() error {
-		defer c.peers.Close() // once nothing more can arrive
+		<-running.Done()
+		users.Wait()
+		c.peers.Close()
+		endTunnels()
+		return nil
+	})
+	group.Go(func() error { return c.api.serveAPI(running, tunnels, c.listeners.api) })
+	group.Go(func() error { return c.tunnels.own.Serve(tunnels, c.listeners.tunnel) })
+	group.Go(func() error { return c.api.serveTunnelCalls(running) })
+	users.Add(1)
+	group.Go(func() error {
+		defer users.Done()
 		return router.Serve(running, c.listeners.edge)
 	})
 	group.Go(func() error { return c.leader.Run(running, c.store) })
 	c.servePeers(running, group)
-	c.serveGateway(running, group)
+	c.serveGateway(running, group, &users)
 	group.Go(func() error {
 		return c.store.Watch(running, time.Second, func() {
 			c.tunnels.look.Raise()

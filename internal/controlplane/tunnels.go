@@ -31,6 +31,7 @@ type tunnels struct {
 // newTunnels returns the agents' tunnels. Their server sends the CA only to agents that have none.
 func (c *ControlPlane) newTunnels() (t *tunnels, err error) {
 	t = &tunnels{peers: c.peers, liveness: c.liveness, store: c.store, log: c.cfg.Log, look: wake.New()}
+	public := c.cfg.Gateway.Limits.WithDefaults()
 	t.own, err = server.New(server.Config{
 		TLS: &tls.Config{
 			MinVersion: tls.VersionTLS13,
@@ -44,7 +45,8 @@ func (c *ControlPlane) newTunnels() (t *tunnels, err error) {
 		},
 		Identify: c.authn.AgentOfTunnel, Admit: c.authn.Admit,
 		OnUp: t.up, OnDown: t.down, Calls: c.api.inTunnels.take,
-		Log: c.cfg.Log.With().Str("part", "tunnel").Logger(),
+		Limits: server.Limits{Public: public.Requests.PerAgent + public.Streams.PerAgent},
+		Log:    c.cfg.Log.With().Str("part", "tunnel").Logger(),
 	})
 	return t, err
 }

@@ -1,13 +1,17 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -16,19 +20,31 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
+	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
+	"github.com/pipeops/pipeops-vm-agent/internal/unsent"
 )
 
 const (
 	dialTimeout = 5 * time.Second
-	// answerTimeout is how long a backend may take to begin its answer. One that speaks HTTP/2 may
+	// refusedFor is how long a Service is tried that refuses connections, and firstPause and
+	// lastPause are the times between two attempts.
+	refusedFor            = 2 * time.Second
+	firstPause, lastPause = 5 * time.Millisecond, 200 * time.Millisecond
+	// answerTimeout is how long a backend may take to begin its answer, unless its route has another
+	// time. One that speaks HTTP/2 may
 	// take longer: a gRPC stream has nothing to say for hours.
 	answerTimeout = time.Minute
-	// maxUnderWay is how many requests one replica takes at a time.
-	maxUnderWay = 2048
-	// idleBackends is how many connections to one Service stay open between requests.
+	// maxRequests is how many requests one replica takes at a time, and maxStreams how many others
+	// whose answer goes on. Of both, one host gets at most twice as many as are free.
+	maxRequests, maxStreams = 2048, 16384
+	// idleBackends is how many connections to one Service stay open between requests, and idleFor
+	// how long. That is shorter than servers keep them, which is 2 s at least: a server that closes
+	// one loses the request that is on its way.
 	idleBackends = 64
-	idleFor      = 30 * time.Second
+	idleFor      = time.Second
 	maxHeader    = 128 << 10
 	copyBuffer   = 32 << 10
 )
@@ -38,26 +54,42 @@ type Handler struct {
 	// Endpoints is how the cluster's own load balancer is reached. It is set before Serve.
 	Endpoints Endpoints
 
-	routes   atomic.Pointer[table]
+	routes   atomic.Pointer[table] // nil until known is closed
+	known    chan struct{}         // closed by the first Set
 	log      zerolog.Logger
 	tracer   trace.TracerProvider
-	http1    *http.Transport
+	http1    sync.Map // of *unsent.Transport, by the time for the answer
 	http2    *http.Transport
 	proxy    *httputil.ReverseProxy
-	underWay chan struct{}
+	requests *limit.Shares // under way, by host
+	streams  *limit.Shares
+	leaving  httpserver.Leaving
 }
 
-// NewHandler returns a Handler without routes. tracer makes spans of requests; nil for none.
+// NewHandler returns a Handler that knows no routes yet. tracer makes spans of requests; nil for none.
 func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
-	h := &Handler{tracer: tracer, log: log.With().Str("part", "gateway").Logger(), underWay: make(chan struct{}, maxUnderWay)}
-	h.routes.Store(&table{})
-	h.http1, h.http2 = transport(), transport()
-	h.http1.Protocols.SetHTTP1(true)
-	h.http1.ResponseHeaderTimeout = answerTimeout
+	h := &Handler{
+		tracer: tracer, log: log.With().Str("part", "gateway").Logger(), known: make(chan struct{}),
+		requests: limit.NewFairShares(maxRequests, maxRequests), streams: limit.NewFairShares(maxStreams, maxStreams),
+	}
+	h.http2 = transport()
 	h.http2.Protocols.SetUnencryptedHTTP2(true)
 	h.proxy = gatewaywire.NewProxy(h.log, "")
-	h.proxy.Rewrite, h.proxy.Transport, h.proxy.ModifyResponse, h.proxy.ErrorHandler = h.rewrite, h, own, h.failed
+	h.proxy.Rewrite, h.proxy.Transport, h.proxy.ModifyResponse, h.proxy.ErrorHandler = h.rewrite, h, h.own, h.failed
 	return h
+}
+
+// http1Within returns the transport for Services that may take so long to begin their answers. Routes
+// have whole seconds, up to an hour.
+func (h *Handler) http1Within(within time.Duration) *unsent.Transport {
+	if known, ok := h.http1.Load(within); ok {
+		return known.(*unsent.Transport)
+	}
+	t := transport()
+	t.Protocols.SetHTTP1(true)
+	t.ResponseHeaderTimeout = within
+	kept, _ := h.http1.LoadOrStore(within, unsent.New(t))
+	return kept.(*unsent.Transport)
 }
 
 func transport() *http.Transport {
@@ -68,13 +100,9 @@ func transport() *http.Transport {
 	}
 }
 
-// dial connects to a Service, and once more if that is refused: another pod may take it.
+// dial connects to a Service.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
-	d := net.Dialer{Timeout: dialTimeout}
-	conn, err := d.DialContext(ctx, network, address)
-	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EHOSTUNREACH) {
-		conn, err = d.DialContext(ctx, network, address)
-	}
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, notReadyError{err}
 	}
@@ -86,25 +114,64 @@ type notReadyError struct{ error }
 
 func (e notReadyError) Unwrap() error { return e.error }
 
-// Set replaces the routes.
+// refused reports whether another pod may take the connection: this one has ended, and the cluster
+// still leads to it.
+func (e notReadyError) refused() bool {
+	return errors.Is(e, syscall.ECONNREFUSED) || errors.Is(e, syscall.EHOSTUNREACH)
+}
+
+// Set replaces the routes. Until its first call, requests wait: what is not known yet is not missing.
+// It must not be called concurrently.
 func (h *Handler) Set(routes []Route) {
 	t := newTable(routes)
-	h.routes.Store(&t)
+	if h.routes.Swap(&t) == nil {
+		close(h.known)
+	}
+}
+
+// Known reports whether Set was called.
+func (h *Handler) Known() bool { return h.routes.Load() != nil }
+
+// await waits until the routes are known, though not for long. It reports whether they are.
+func (h *Handler) await(ctx context.Context) bool {
+	if h.Known() {
+		return true
+	}
+	late := time.NewTimer(gatewaywire.StartPatience)
+	defer late.Stop()
+	select {
+	case <-h.known:
+	case <-ctx.Done():
+	case <-late.C:
+	}
+	return h.Known()
 }
 
 // Close closes the connections that are not in use.
 func (h *Handler) Close() {
-	h.http1.CloseIdleConnections()
+	h.http1.Range(func(_, t any) bool {
+		t.(*unsent.Transport).CloseIdleConnections()
+		return true
+	})
 	h.http2.CloseIdleConnections()
 }
 
 type targetKey struct{}
 
-// target is where a request goes.
+// target is where a request goes: to an address, or to another one if no pod accepts it there.
 type target struct {
 	address string
+	others  []string
 	http2   bool
 	in      *http.Request // as net/http gave it
+	within  time.Duration
+	place   *place
+}
+
+// place is that of a request among what is under way.
+type place struct {
+	host  string
+	leave func()
 }
 
 // ServeHTTP implements http.Handler.
@@ -135,28 +202,34 @@ func (w *statusWriter) WriteHeader(status int) {
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
-	select {
-	case h.underWay <- struct{}{}:
-		defer func() { <-h.underWay }()
-	default:
+	if !h.await(r.Context()) {
+		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Starting, nil)
+		return
+	}
+	route, found := h.routes.Load().find(hostOf(r), pathOf(r))
+	leave, ok := h.requests.Enter(route.Host)
+	if !ok {
 		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Busy, nil)
 		return
 	}
+	at := &place{route.Host, leave}
+	defer func() { at.leave() }()
 	if r.Header.Get(gatewaywire.HeaderKeyWanted) != "" {
 		h.key(w, r)
 		return
 	}
 	w, body := gatewaywire.Duplex(w, r)
-	route, ok := h.routes.Load().find(hostOf(r), pathOf(r))
 	switch {
-	case !ok:
+	case !found:
 		h.answer(w, r, http.StatusNotFound, gatewaywire.NoRoute, nil)
 		return
 	case len(route.Addresses) == 0:
 		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.NotReady, errors.New("the Service has no address"))
 		return
 	}
-	to := target{route.Addresses[rand.N(len(route.Addresses))], route.HTTP2 || gatewaywire.IsGRPC(r.Header), in} //nolint:gosec // spreading load needs no secrecy
+	first := rand.IntN(len(route.Addresses)) //nolint:gosec // spreading load needs no secrecy
+	others := slices.Concat(route.Addresses[first+1:], route.Addresses[:first])
+	to := target{route.Addresses[first], others, route.HTTP2 || gatewaywire.IsGRPC(r.Header), in, cmp.Or(route.Within, answerTimeout), at}
 	out := r.WithContext(context.WithValue(r.Context(), targetKey{}, to))
 	out.Body = body // of the copy: net/http looks at its own request after the handler
 	h.proxy.ServeHTTP(w, out)
@@ -189,19 +262,53 @@ func (h *Handler) rewrite(r *httputil.ProxyRequest) {
 	}
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. It tries again while pods refuse the connection, though not
+// for long.
 func (h *Handler) RoundTrip(r *http.Request) (*http.Response, error) {
-	if to, ok := r.Context().Value(targetKey{}).(target); ok && to.http2 {
-		return h.http2.RoundTrip(r)
+	to := r.Context().Value(targetKey{}).(target)
+	var transport http.RoundTripper = h.http2
+	if !to.http2 {
+		transport = h.http1Within(to.within)
 	}
-	return h.http1.RoundTrip(r)
+	if r.Body != nil && r.Body != http.NoBody {
+		out := *r
+		out.Body = io.NopCloser(r.Body) // for the next attempt; the proxy closes it
+		r = &out
+	}
+	began, pause, addresses := time.Now(), retry.Backoff(firstPause, lastPause), slices.Concat(to.others, []string{to.address})
+	for next := 0; ; next++ {
+		resp, err := transport.RoundTrip(r)
+		var none notReadyError
+		if !errors.As(err, &none) || !none.refused() || time.Since(began) >= refusedFor || !retry.Wait(r.Context(), pause.NextBackOff()) {
+			return resp, err
+		}
+		out, at := *r, *r.URL
+		at.Host = addresses[next%len(addresses)]
+		out.URL = &at
+		r = &out
+	}
 }
 
-// own keeps backends from speaking in the agent's name.
-func own(resp *http.Response) error {
+// own keeps backends from speaking in the agent's name, and counts an answer that may go on for long
+// among the streams.
+func (h *Handler) own(resp *http.Response) error {
 	resp.Header.Del(gatewaywire.HeaderFailed)
+	if !gatewaywire.Stays(resp) {
+		return nil
+	}
+	at := resp.Request.Context().Value(targetKey{}).(target).place
+	leave, ok := h.streams.Enter(at.host)
+	switch {
+	case ok:
+		at.leave()
+		at.leave = leave
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		return errBusy
+	}
 	return nil
 }
+
+var errBusy = errors.New("too many streams")
 
 // failed answers a request whose backend gave no answer.
 func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
@@ -212,6 +319,8 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case r.Context().Err() != nil: // the visitor is gone
 		return
+	case errors.Is(err, errBusy):
+		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Busy, err)
 	case errors.As(err, &refused):
 		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.NotReady, err)
 	case errors.As(err, &late) && late.Timeout():

@@ -67,7 +67,6 @@ func ask(t *testing.T, url, host string) string {
 func TestGateway_Routes(t *testing.T) {
 	h := gateway.NewHandler(nil, zerolog.Nop())
 	url := start(t, h)
-	assert.Equal(t, gatewaywire.NoRoute, ask(t, url+"/", "www.example.org"), "there are no routes yet")
 	old := time.Unix(1, 0)
 	h.Set([]gateway.Route{
 		{Host: "www.example.org", Path: "/", PathType: "Prefix", Addresses: []string{backend(t, "root")}, Created: old},
@@ -89,6 +88,34 @@ func TestGateway_Routes(t *testing.T) {
 	}
 	h.Set(nil)
 	assert.Equal(t, gatewaywire.NoRoute, ask(t, url+"/", "www.example.org"), "they are withdrawn")
+}
+
+// A pod that has ended refuses connections until the cluster leads elsewhere.
+func TestGateway_TriesOtherPods(t *testing.T) {
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	h := gateway.NewHandler(nil, zerolog.Nop())
+	h.Set([]gateway.Route{{Host: "www.example.org", Path: "/", PathType: "Prefix", Addresses: []string{ln.Addr().String(), backend(t, "alive")}}})
+	url := start(t, h)
+	for range 10 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, io.NopCloser(strings.NewReader("text")))
+		require.NoError(t, err)
+		r.Host = "www.example.org"
+		resp, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusOK, resp.StatusCode)
+		require.NoError(t, resp.Body.Close())
+	}
+}
+
+// How long a backend may take to begin its answer is the route's to say.
+func TestGateway_AnswerTimeout(t *testing.T) {
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(slow.Close)
+	h := gateway.NewHandler(nil, zerolog.Nop())
+	h.Set([]gateway.Route{{Host: "www.example.org", Path: "/", PathType: "Prefix", Addresses: []string{slow.Listener.Addr().String()}, Within: time.Second}})
+	assert.Equal(t, gatewaywire.TimedOut, ask(t, start(t, h), "www.example.org"))
 }
 
 // net/http would panic where the connection is used again, and end the agent.
@@ -138,7 +165,9 @@ func TestGateway_StreamMayWait(t *testing.T) {
 		ln := memnet.New()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- gateway.NewHandler(nil, zerolog.Nop()).Serve(ctx, ln, time.Second) }()
+		h := gateway.NewHandler(nil, zerolog.Nop())
+		h.Set(nil)
+		go func() { done <- h.Serve(ctx, ln, time.Second) }()
 		conn, err := ln.Dial(t.Context(), "", "")
 		require.NoError(t, err)
 		time.Sleep(time.Minute) // of the bubble
@@ -151,6 +180,28 @@ func TestGateway_StreamMayWait(t *testing.T) {
 		_, _ = resp.Body.Close(), conn.Close()
 		cancel()
 		require.NoError(t, <-done)
+	})
+}
+
+// Until the routes are known, requests wait for them: for some seconds, and then they get 503.
+func TestGateway_WaitsForRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := gateway.NewHandler(nil, zerolog.Nop())
+		ask := func() <-chan *httptest.ResponseRecorder {
+			got := make(chan *httptest.ResponseRecorder, 1)
+			go func() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://www.example.org/", strings.NewReader("text")))
+				got <- w
+			}()
+			return got
+		}
+		late := <-ask()
+		assert.Equal(t, []any{503, gatewaywire.Starting}, []any{late.Code, late.Header().Get(gatewaywire.HeaderFailed)})
+		early := ask()
+		synctest.Wait()
+		h.Set([]gateway.Route{{Host: "www.example.org", Path: "/", PathType: "Prefix"}})
+		assert.Equal(t, gatewaywire.NotReady, (<-early).Header().Get(gatewaywire.HeaderFailed))
 	})
 }
 

@@ -20,6 +20,8 @@ type Route struct {
 	Endpoint string
 	// HTTP2 is set of a Service that declares HTTP/2 without TLS.
 	HTTP2 bool
+	// Within is how long a backend may take to begin its answer; zero is the default.
+	Within time.Duration
 	// Created is when the route came to be: of two that are equal, the older one counts.
 	Created time.Time
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 )
 
@@ -16,6 +17,10 @@ const (
 	idleTimeout = 5 * time.Minute
 )
 
+// Leave has the gateway use other streams than those that are open now. It is called before the agent
+// takes no new ones.
+func (h *Handler) Leave(ctx context.Context) { h.leaving.Leave(ctx, 2*gatewaywire.StreamIdle) }
+
 // Serve takes public requests from a listener of the tunnel until the context ends. Those that are
 // under way then have the time drain to finish.
 func (h *Handler) Serve(ctx context.Context, ln net.Listener, drain time.Duration) error {
@@ -23,6 +28,7 @@ func (h *Handler) Serve(ctx context.Context, ln net.Listener, drain time.Duratio
 		Handler: h, ReadHeaderTimeout: idleTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: httpserver.ErrorLog(h.log, ""), DisableGeneralOptionsHandler: true,
 	}
+	h.leaving.Watch(srv)
 	defer h.Close()
 	return httpserver.Until(ctx, srv, drain, func() error { return srv.Serve(ln) })
 }

@@ -5,6 +5,7 @@ package gatewaywire
 import (
 	"net/http"
 	"strings"
+	"time"
 )
 
 // HeaderFailed is in an answer that is the agent's own and not the backend's. Its value is one of
@@ -13,12 +14,21 @@ const HeaderFailed = "Pipeops-Failed"
 
 // Why an agent has no answer of a backend.
 const (
+	Starting    = "starting"    // it is not known yet which routes there are
 	NoRoute     = "no-route"    // no route of the agent has this host and path
 	NotReady    = "not-ready"   // the Service has no pod that accepts connections
 	Unreachable = "unreachable" // the backend closed the connection, or answered nonsense
 	TimedOut    = "timed-out"   // the backend did not answer in time
 	Busy        = "busy"        // the agent has too many requests
 )
+
+// StartPatience is how long either end holds a request whose agent, or whose routes, are expected to
+// be there in a moment: something restarts.
+const StartPatience = 5 * time.Second
+
+// StreamIdle is how long the gateway keeps a stream between two requests. An agent that stops waits
+// for longer, so that no request comes on a stream that it closes.
+const StreamIdle = time.Second
 
 // ClientHeaders are the headers that tell a backend about its client. The gateway sets them, and
 // drops what a client sent. The agent passes them on.
@@ -35,6 +45,12 @@ var ClientHeaders = map[string]bool{
 // take Proxy for the variable HTTP_PROXY (https://httpoxy.org).
 func Dropped(name string) bool {
 	return ClientHeaders[http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))]
+}
+
+// Stays reports whether an answer may go on for long: it has no known length, or its connection is
+// upgraded.
+func Stays(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusSwitchingProtocols || resp.ContentLength < 0
 }
 
 // IsGRPC reports whether a request is a gRPC call, which needs HTTP/2 at both ends:

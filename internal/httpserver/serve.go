@@ -22,6 +22,11 @@ import (
 // net/http serves HTTP/2 only on a bare *tls.Conn, and HTTP/1.1 on any connection. So Serve makes
 // the handshake, and wraps a connection without HTTP/2.
 func Serve(srv *http.Server, ln net.Listener) error {
+	return (&server{Server: srv, listener: ln}).serve()
+}
+
+func (s *server) serve() error {
+	srv, ln := s.Server, s.listener
 	boundHeaders(srv)
 	watchRequests(srv)
 	if srv.TLSConfig == nil {
@@ -31,20 +36,29 @@ func Serve(srv *http.Server, ln net.Listener) error {
 		srv.TLSConfig = srv.TLSConfig.Clone()
 		srv.TLSConfig.NextProtos = []string{"h2", "http/1.1"}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &server{Server: srv, listener: ln, ctx: ctx}
+	var cancel context.CancelFunc
+	s.ctx, cancel = context.WithCancel(context.Background())
 	defer s.handshakes.Wait()
 	defer cancel()
 	srv.RegisterOnShutdown(func() {
-		s.closing.Store(true)
 		cancel()
-		_ = ln.Close() // which ends the loop
+		s.stopAccepting()
 	})
 	// A server that was already shut down reports it here, and only here.
 	if err := srv.Serve(&one{}); errors.Is(err, http.ErrServerClosed) {
 		return errors.Join(err, ln.Close())
 	}
-	return s.accept()
+	err := s.accept()
+	if s.closing.Load() {
+		s.handshakes.Wait() // until Shutdown cancels them
+	}
+	return err
+}
+
+// stopAccepting ends the loop, and lets handshakes go on.
+func (s *server) stopAccepting() {
+	s.closing.Store(true)
+	_ = s.listener.Close()
 }
 
 type server struct {

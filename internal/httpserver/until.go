@@ -3,9 +3,52 @@ package httpserver
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"time"
 )
+
+// handshakeGrace is how long handshakes may go on that had begun when the server stops.
+const handshakeGrace = 2 * time.Second
+
+// Stop is how a server stops.
+type Stop struct {
+	// Linger is how long clients of HTTP/1.1 have to leave, in which the server still accepts
+	// connections. Zero closes connections without a request at once.
+	Linger time.Duration
+	// Drain is how long the server may take in all. What is left then is cut off.
+	Drain time.Duration
+}
+
+// Run serves as Serve does until it fails or the context ends, and then stops.
+func Run(ctx context.Context, srv *http.Server, ln net.Listener, stop Stop) error {
+	var leaving Leaving
+	leaving.Watch(srv)
+	s := &server{Server: srv, listener: ln}
+	served := make(chan error, 1)
+	go func() { served <- s.serve() }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stop.Drain)
+	defer cancel()
+	if stop.Linger > 0 {
+		leaving.Leave(ctx, stop.Linger)
+	}
+	if srv.TLSConfig != nil {
+		s.stopAccepting()
+		late := time.NewTimer(handshakeGrace)
+		defer late.Stop()
+		select {
+		case err := <-served:
+			served <- err
+		case <-late.C:
+		}
+	}
+	return shutDown(ctx, srv, served)
+}
 
 // Until runs serve, which serves with srv, until it fails or the context ends. Calls that are under
 // way then have the time drain to finish. Those that are left are cut off.
@@ -19,6 +62,10 @@ func Until(ctx context.Context, srv *http.Server, drain time.Duration, serve fun
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
+	return shutDown(ctx, srv, served)
+}
+
+func shutDown(ctx context.Context, srv *http.Server, served <-chan error) error {
 	if srv.Shutdown(ctx) != nil {
 		_ = srv.Close() // the listener is closed already
 	}

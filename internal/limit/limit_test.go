@@ -188,6 +188,23 @@ func TestShares_Enter(t *testing.T) {
 	assert.Len(t, s.by, 3)
 }
 
+// Each of two names that want all leaves room for the next.
+func TestFairShares_LeaveRoom(t *testing.T) {
+	s := NewFairShares(1536, 1024)
+	counts := map[string]int{}
+	for _, name := range []string{"a", "b", "c"} {
+		for {
+			if _, ok := s.Enter(name); !ok {
+				break
+			}
+			counts[name]++
+		}
+	}
+	assert.Equal(t, map[string]int{"a": 1024, "b": 342, "c": 114}, counts)
+	_, ok := s.Enter("d")
+	assert.True(t, ok)
+}
+
 func TestFailures_Wait(t *testing.T) {
 	f := NewFailures(2, 1, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
 	now, p := time.Now(), address(1)

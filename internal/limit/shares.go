@@ -6,6 +6,7 @@ import "sync"
 // address.
 type Shares struct {
 	all, each int
+	fair      bool
 
 	mu    sync.Mutex
 	taken int
@@ -15,6 +16,14 @@ type Shares struct {
 // NewShares returns all places, of which one name gets at most each.
 func NewShares(all, each int) *Shares {
 	return &Shares{all: all, each: each, by: make(map[string]int)}
+}
+
+// NewFairShares is like NewShares, but one name gets at most twice as many places as are free. So a
+// name that has none finds one, however many the others want.
+func NewFairShares(all, each int) *Shares {
+	s := NewShares(all, each)
+	s.fair = true
+	return s
 }
 
 // Enter takes a place for a name, if there is one for it. Leave returns it; leave may be called
@@ -29,7 +38,7 @@ func (s *Shares) EnterMost(name string, most int) (leave func(), ok bool) {
 	if most > 0 {
 		each = min(each, most)
 	}
-	if s.taken >= s.all || s.by[name] >= each {
+	if s.taken >= s.all || s.by[name] >= each || s.fair && s.by[name]/2 >= s.all-s.taken {
 		return nil, false
 	}
 	s.taken++

@@ -86,6 +86,24 @@ func (s *session) awaitLogin() error {
 	}
 }
 
+// drainPublic takes no more streams of public traffic, and waits for the open ones: not for long.
+// The agent hears of it, and ends each with its next answer.
+func (s *session) drainPublic() {
+	select {
+	case <-s.public.shut():
+		return
+	default:
+	}
+	s.work.Go(func() {
+		if stream, err := s.mux.OpenStream(); err == nil {
+			_ = stream.SetWriteDeadline(time.Now().Add(s.server.cfg.Limits.GoAway))
+			_, _ = stream.Write([]byte{link.LeaveMark})
+			_ = stream.Close()
+		}
+	})
+	s.public.drain(s.server.cfg.Limits.PublicDrain, s.done)
+}
+
 // calls counts a session's calls under way and can be shut, as link.Gate, though without
 // waiting for ever.
 type calls struct {
@@ -110,6 +128,12 @@ func (c *calls) leave() {
 	if c.open--; c.open == 0 && c.idle != nil {
 		close(c.idle)
 	}
+}
+
+func (c *calls) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open
 }
 
 // shut lets no more in. The answer is closed when all are through.

@@ -77,12 +77,13 @@ type Limits struct {
 	// Logins is how many connections of one agent may be between their TLS handshake and the end of
 	// their login (32). One more is closed.
 	Logins int
-	// Streams is how many streams one replica of an agent may have open (4096). A session with more
-	// is closed.
+	// Streams is how many streams one replica of an agent may have open (4096), beside those of
+	// public traffic. A session with more is closed.
 	Streams int
-	// Public is how many streams one replica may have open for another one of public traffic
-	// (2048). It leaves room for the Runners' below Streams.
+	// Public is how many streams of public traffic one replica may have open (2048).
 	Public int
+	// PublicDrain is how long streams of public traffic may go on when the server stops (10 s).
+	PublicDrain time.Duration
 	// Calls is how many calls of one agent may be open (32), and CallsTotal of all agents (16384).
 	// The stream of one more is closed.
 	Calls, CallsTotal int
@@ -128,6 +129,7 @@ func (l Limits) withDefaults() Limits {
 	l.Logins = cmp.Or(l.Logins, 32)
 	l.Streams = cmp.Or(l.Streams, 4096)
 	l.Public = cmp.Or(l.Public, 2048)
+	l.PublicDrain = cmp.Or(l.PublicDrain, 10*time.Second)
 	l.Calls = cmp.Or(l.Calls, 32)
 	l.CallsTotal = cmp.Or(l.CallsTotal, 16384)
 	l.CallsDrain = cmp.Or(l.CallsDrain, 5*time.Second)

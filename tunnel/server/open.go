@@ -45,17 +45,22 @@ func (s *session) openPublic(ctx context.Context, prove bool) (net.Conn, error) 
 		return nil, err
 	}
 	defer s.dials.leave()
-	if s.mux.NumStreams() >= s.server.cfg.Limits.Public {
+	if s.public.count() >= s.server.cfg.Limits.Public {
 		return nil, ErrBusy
+	}
+	if !s.public.enter() {
+		return nil, ErrNotConnected
 	}
 	var alive <-chan struct{}
 	if prove {
 		alive = s.ping()
 	}
-	stream, err := s.mux.OpenStream()
+	opened, err := s.mux.OpenStream()
 	if err != nil {
+		s.public.leave()
 		return nil, ErrNotConnected
 	}
+	stream := link.NewStream(opened, s.public.leave)
 	if err := s.await(ctx, alive); err != nil {
 		return nil, errors.Join(err, stream.Close())
 	}

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -150,6 +152,57 @@ func TestPublicStreams_HalfClose(t *testing.T) {
 	require.Equal(t, "all of it", string(got))
 	require.NoError(t, conn.Close())
 	far()
+}
+
+// A server that stops lets requests finish that are under way, and takes no more. Streams that stay
+// open between requests end with the next answer.
+func TestPublicStreams_ServerStops(t *testing.T) {
+	p := newPlane(t)
+	a := p.bareAgent("a1", takesPublic)
+	begun, finish := make(chan struct{}), make(chan struct{})
+	srv := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			close(begun)
+			<-finish
+		}
+	})}
+	var leaving httpserver.Leaving
+	leaving.Watch(srv)
+	go func() { _ = srv.Serve(a.Public()) }()
+	t.Cleanup(func() { _ = srv.Close() })
+	a.waitFor(t, tunnel.Connected)
+	kept, err := p.DialPublic(t.Context(), "a1")
+	require.NoError(t, err)
+	answers := bufio.NewReader(kept)
+	ask := func() *http.Response {
+		_, err := io.WriteString(kept, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(answers, nil)
+		require.NoError(t, err)
+		return resp
+	}
+	require.False(t, ask().Close)
+	conn, err := p.DialPublic(t.Context(), "a1")
+	require.NoError(t, err)
+	_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\ntext")
+	require.NoError(t, err)
+	await.Closed(t, begun, "the request")
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		p.stop()
+	}()
+	await.Until(t, "no more is taken", func() bool {
+		_, err := p.DialPublic(t.Context(), "a1")
+		return errors.Is(err, server.ErrNotConnected)
+	})
+	await.Until(t, "the agent ends streams", func() bool { return ask().Close })
+	_ = kept.Close()
+	close(finish)
+	_, err = http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	await.Closed(t, stopped, "the server's end")
 }
 
 // Another control plane sends the whole connection.

@@ -35,7 +35,8 @@ type session struct {
 	below   *link.Socket // of its TLS
 	log     sessionLog
 	proof   proof
-	calling calls
+	calling calls // of the API
+	public  calls // streams of public traffic
 	dials   dials
 	doubt   doubt
 	asked   atomic.Int64 // work connections that frps asked for and that have not arrived
@@ -94,6 +95,7 @@ func (s *session) serve(ctx context.Context) {
 	defer s.server.counts.sessions.Add(-1)
 	s.server.agents.add(s)
 	stop := context.AfterFunc(ctx, func() {
+		s.drainPublic()
 		s.calling.drain(s.server.cfg.Limits.CallsDrain, s.done)
 		s.goAway()
 		s.kill(errStopping)
@@ -146,7 +148,7 @@ func (s *session) why() error {
 // accept handles a new stream in a goroutine of its own, so that a silent one blocks no others. The
 // multiplexer calls it in the goroutine that reads.
 func (s *session) accept(ctx context.Context, streams *sync.WaitGroup, opened *mux.Stream) {
-	if s.mux.NumStreams() > s.server.cfg.Limits.Streams {
+	if s.mux.NumStreams()-s.public.count() > s.server.cfg.Limits.Streams {
 		_ = opened.Close()
 		streams.Go(func() { s.kill(errStreams) }) // it waits for reading to end
 		return

@@ -40,7 +40,18 @@ func (g *Gateway) Add(f *pflag.FlagSet) {
 	f.StringVar(&g.cfg.Mode, "gateway-mode", gateway.ModeAuto, "how hosts are reached whose cluster has a load balancer with a public address: auto (there while it is proven, and through the tunnel otherwise), tunnel, or direct (there alone)")
 	f.Var(&prefixes{&g.cfg.DirectAllow}, "gateway-direct-allow", "networks of private addresses at which load balancers may be, separated by commas, for example 10.20.0.0/16")
 	f.Var(&prefixes{&g.cfg.DirectDeny}, "gateway-direct-deny", "networks to which the gateway does not connect, though their addresses are public, separated by commas")
+	most(f, &g.cfg.Limits.Requests, gateway.DefaultRequests, "requests", "public requests that wait for their answer, or get one of a known length")
+	most(f, &g.cfg.Limits.Streams, gateway.DefaultStreams, "streams", "WebSockets, server-sent events and other answers without a known end")
 	f.BoolVar(&g.cfg.AccessLog, "gateway-access-log", false, "log each public request")
+}
+
+// most adds the flags of one kind of what is under way.
+func most(f *pflag.FlagSet, m *gateway.Most, defaults gateway.Most, kind, what string) {
+	name := "gateway-max-" + kind
+	f.IntVar(&m.All, name, defaults.All, "maximum number of "+what)
+	f.IntVar(&m.PerAddress, name+"-per-address", defaults.PerAddress, "maximum number of them from one address")
+	f.IntVar(&m.PerHost, name+"-per-host", defaults.PerHost, "maximum number of them for one host")
+	f.IntVar(&m.PerAgent, name+"-per-agent", defaults.PerAgent, "maximum number of them for one agent")
 }
 
 // AddApart adds the flag of a control plane that leaves the public to others.

@@ -3,6 +3,7 @@ package ingress
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -60,5 +61,16 @@ func TestEndpoint_OnePerHost(t *testing.T) {
 		} else {
 			assert.Empty(t, r.Endpoint, r.Host+r.Path)
 		}
+	}
+}
+
+func TestAnswerWithin_Annotations(t *testing.T) {
+	for want, annotations := range map[time.Duration]map[string]string{
+		90 * time.Second: {AnnotationAnswer: "90s"},
+		5 * time.Minute:  {AnnotationAnswer: "5m", annotationNginx: "60"},
+		time.Hour:        {annotationNginx: "3600"},
+		0:                {AnnotationAnswer: "2h", annotationNginx: "x"},
+	} {
+		assert.Equal(t, want, answerWithin(annotations))
 	}
 }

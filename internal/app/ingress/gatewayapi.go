@@ -57,7 +57,7 @@ func (t *Router) routesOfHTTPRoute(ctx context.Context, h *unstructured.Unstruct
 	for _, m := range matches {
 		route := Route{
 			App: runnerapi.Key{Namespace: h.GetNamespace()}, Path: m.path, PathType: m.pathType, Reason: reason,
-			Created: h.GetCreationTimestamp().Time,
+			Created: h.GetCreationTimestamp().Time, Within: answerWithin(h.GetAnnotations()),
 		}
 		if reason == "" {
 			to := t.httpBackend(ctx, h.GetNamespace(), m.to, grants)

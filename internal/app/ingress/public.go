@@ -14,8 +14,10 @@ import (
 
 // PublicHost is what the control plane's gateway does with a host.
 type PublicHost struct {
-	Served bool
-	Reason string // why it is not served, and what to do
+	// Served reports that visitors get the App's answer. Pending is set while that is not known: a
+	// host that was served stays so.
+	Served, Pending bool
+	Reason          string // why it is not served, and what to do
 }
 
 // Public is what is known about the control plane's gateway.
@@ -43,6 +45,11 @@ func (p *Public) host(a *v1alpha1.App) string {
 // something has changed. Until the first call nothing is known, and Apps keep what their status
 // says.
 func (t *Router) SetPublic(ctx context.Context, has Public) error {
+	for name, host := range has.Hosts {
+		if had := t.public.Load(); host.Pending && had != nil && had.Hosts[name].Served {
+			has.Hosts[name] = PublicHost{Served: true}
+		}
+	}
 	had := t.public.Swap(&has)
 	if had != nil && had.Domain == has.Domain && had.Off == has.Off && maps.Equal(had.Hosts, has.Hosts) {
 		return nil

@@ -41,8 +41,9 @@ type Route struct {
 	Endpoint string
 
 	// The rest is for this agent alone.
-	Addresses []string // of the Service, host:port
-	HTTP2     bool     // the Service declares HTTP/2 without TLS
+	Addresses []string      // of the Service, host:port
+	HTTP2     bool          // the Service declares HTTP/2 without TLS
+	Within    time.Duration // for the App to begin its answer; zero is the default
 	Created   time.Time
 }
 
@@ -150,6 +151,7 @@ func (t *Router) routesOf(ctx context.Context, a *v1alpha1.App, in *networkingv1
 				TLS:      encrypted(in, rule.Host), Service: p.Backend.Service.Name, Port: to.port,
 				Ready: reason == "", Reason: reason, Endpoint: endpoint,
 				Addresses: to.addresses, HTTP2: to.http2, Created: in.CreationTimestamp.Time,
+				Within: answerWithin(in.Annotations),
 			})
 		}
 	}
@@ -171,6 +173,7 @@ func (t *Router) givenRoutes(ctx context.Context, apps []v1alpha1.App) (routes [
 		routes = append(routes, Route{
 			App: a.Key(), Host: host, Path: "/", PathType: string(networkingv1.PathTypePrefix), Service: a.Name, Port: port,
 			Ready: reason == "", Reason: reason, Addresses: to.addresses, HTTP2: to.http2, Created: a.CreationTimestamp.Time,
+			Within: answerWithin(a.Spec.Ingress.Annotations),
 		})
 	}
 	return routes

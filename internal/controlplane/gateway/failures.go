@@ -44,6 +44,8 @@ var (
 		"Its body is malformed, or ended before it was complete.", "send the body as HTTP says (RFC 9112, sections 7 and 8)", 0}
 	noRoute = failure{http.StatusNotFound, gatewaywire.NoRoute, "Nothing is served here",
 		"The application is not published at this path.", "check the address", 0}
+	starting = failure{http.StatusServiceUnavailable, gatewaywire.Starting, "The application cannot be reached",
+		"A part of the way to it is starting.", "try again in a moment", 5 * time.Second}
 	offline = failure{http.StatusServiceUnavailable, "offline", "The application cannot be reached",
 		"Its cluster is not connected at present.", "try again in a minute", 30 * time.Second}
 	notReady = failure{http.StatusServiceUnavailable, gatewaywire.NotReady, "The application is not ready",
@@ -66,7 +68,7 @@ var (
 
 // agentFailures are the answers to what an agent says by itself.
 var agentFailures = map[string]failure{
-	gatewaywire.NoRoute: noRoute, gatewaywire.NotReady: notReady, gatewaywire.Unreachable: badGateway,
+	gatewaywire.Starting: starting, gatewaywire.NoRoute: noRoute, gatewaywire.NotReady: notReady, gatewaywire.Unreachable: badGateway,
 	gatewaywire.TimedOut: timedOut, gatewaywire.Busy: busy,
 }
 

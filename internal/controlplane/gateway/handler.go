@@ -24,6 +24,7 @@ type visit struct {
 	failed string // why the gateway answered by itself
 	mode   string // how the request was passed on; empty if it was not
 	body   *movingBody
+	leave  func()        // its place among what is under way
 	in     *http.Request // as net/http gave it
 	began  time.Time
 }
@@ -44,7 +45,10 @@ const headerRequestID = "X-Request-Id"
 
 // ServeHTTP implements http.Handler for requests over TLS.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v := newVisit(r)
+	g.serve(w, r, newVisit(r))
+}
+
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, v *visit) {
 	r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
 	body := newMovingBody(w, r, g.cfg.Patience.Progress)
 	v.body = body
@@ -58,12 +62,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.fail(recorded, r, *f)
 		return
 	}
-	leave, refused := g.requests.enter(v)
-	if refused != nil {
+	var refused *failure
+	if v.leave, refused = g.requests.enter(v); refused != nil {
 		g.fail(recorded, r, *refused)
 		return
 	}
-	defer leave()
+	defer func() { v.leave() }()
 	if body.stalled() {
 		g.fail(recorded, r, slowBody)
 		return
@@ -82,6 +86,8 @@ func (g *Gateway) refuses(r *http.Request, v *visit) *failure {
 		return &badTarget
 	case !gatewaywire.ValidHost(r.Host):
 		return &badHost
+	case !ok && !g.cfg.Table.Known():
+		return &starting
 	case !ok:
 		return &unknownHost
 	case bounded && left == 0 && r.Method == http.MethodOptions:

@@ -37,6 +37,7 @@ var errLimit = errors.New("too many connections")
 // an address, and refuses it beyond the limits.
 func (g *Gateway) ServeHTTP3(ctx context.Context, packets net.PacketConn, enter func(net.Addr) (leave func(), ok bool)) error {
 	patience := g.cfg.Patience
+	g.cfg.Table.await(ctx, patience.Start)
 	pace := rate.NewLimiter(unproven, unproven)
 	transport := &quic.Transport{
 		Conn: packets, VerifySourceAddress: func(net.Addr) bool { return !pace.Allow() },

@@ -91,7 +91,7 @@ func TestHTTP3_Limits(t *testing.T) {
 			began <- struct{}{}
 			<-end
 		}
-	}), func(c *gateway.Config) { c.Limits.RequestsPerAddress = 1 })
+	}), func(c *gateway.Config) { c.Limits.Requests.PerAddress = 1 })
 	c := w.client3()
 	first := begin(t, c, "/wait")
 	await.Receive(t, began, "the first request")

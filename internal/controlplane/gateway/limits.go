@@ -3,39 +3,66 @@ package gateway
 import (
 	"cmp"
 	"net"
+	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
 
 // Limits bound what is under way at a time. Zero values select the defaults.
 type Limits struct {
-	// Requests is how many requests may be under way (16384), and RequestsPerAddress (512),
-	// RequestsPerHost (1024) and RequestsPerAgent (1536) how many of them for one of these.
-	Requests, RequestsPerAddress, RequestsPerHost, RequestsPerAgent int
+	// Requests are those that wait for their answer, or get one of a known length. Streams are the
+	// others: WebSockets, server-sent events, gRPC, and answers that go on without a known end.
+	Requests, Streams Most
 }
 
-func (l Limits) withDefaults() Limits {
-	l.Requests = cmp.Or(l.Requests, 16384)
-	l.RequestsPerAddress = cmp.Or(l.RequestsPerAddress, 512)
-	l.RequestsPerHost = cmp.Or(l.RequestsPerHost, 1024)
-	l.RequestsPerAgent = cmp.Or(l.RequestsPerAgent, 1536)
-	return l
-}
+// Most is how many may be under way in all, of one address, for one host and for one agent. Of what
+// an agent may have, one host gets at most twice as much as is free, and of all one agent likewise.
+type Most struct{ All, PerAddress, PerHost, PerAgent int }
 
-// requests counts the requests that are under way.
-type requests struct{ addresses, hosts, agents *limit.Shares }
+var (
+	// DefaultRequests and DefaultStreams are the defaults of Limits.
+	DefaultRequests = Most{All: 16384, PerAddress: 512, PerHost: 1024, PerAgent: 1536}
+	DefaultStreams  = Most{All: 65536, PerAddress: 4096, PerHost: 8192, PerAgent: 16384}
+)
 
-func newRequests(l Limits) requests {
-	return requests{
-		addresses: limit.NewShares(l.Requests, l.RequestsPerAddress), hosts: limit.NewShares(l.Requests, l.RequestsPerHost),
-		agents: limit.NewShares(l.Requests, l.RequestsPerAgent),
+func (m Most) or(defaults Most) Most {
+	return Most{
+		cmp.Or(m.All, defaults.All), cmp.Or(m.PerAddress, defaults.PerAddress), cmp.Or(m.PerHost, defaults.PerHost),
+		cmp.Or(m.PerAgent, defaults.PerAgent),
 	}
 }
 
-// enter counts a request, or returns what it is answered.
-func (q requests) enter(v *visit) (leave func(), refused *failure) {
+// WithDefaults returns the limits with no zero values.
+func (l Limits) WithDefaults() Limits {
+	return Limits{l.Requests.or(DefaultRequests), l.Streams.or(DefaultStreams)}
+}
+
+// underWay counts what is under way of one kind.
+type underWay struct {
+	most      Most
+	addresses *limit.Shares
+	agents    *limit.Shares
+	hosts     sync.Map // by agent, the *limit.Shares of its hosts
+}
+
+func newUnderWay(m Most) *underWay {
+	return &underWay{most: m, addresses: limit.NewShares(m.All, m.PerAddress), agents: limit.NewFairShares(m.All, m.PerAgent)}
+}
+
+func (u *underWay) hostsOf(agentID string) *limit.Shares {
+	if known, ok := u.hosts.Load(agentID); ok {
+		return known.(*limit.Shares)
+	}
+	hosts, _ := u.hosts.LoadOrStore(agentID, limit.NewFairShares(u.most.PerAgent, u.most.PerHost))
+	return hosts.(*limit.Shares)
+}
+
+// enter counts a visit, or returns what it is answered.
+func (u *underWay) enter(v *visit) (leave func(), refused *failure) {
 	var left []func()
 	leave = func() {
 		for _, f := range left {
@@ -46,7 +73,7 @@ func (q requests) enter(v *visit) (leave func(), refused *failure) {
 		of   *limit.Shares
 		name string
 		full failure
-	}{{q.addresses, peerOf(v.client), tooMany}, {q.hosts, v.host.Name, busy}, {q.agents, v.host.AgentID, busy}} {
+	}{{u.addresses, peerOf(v.client), tooMany}, {u.agents, v.host.AgentID, busy}, {u.hostsOf(v.host.AgentID), v.host.Name, busy}} {
 		out, ok := share.of.Enter(share.name)
 		if !ok {
 			leave()
@@ -56,6 +83,28 @@ func (q requests) enter(v *visit) (leave func(), refused *failure) {
 	}
 	return leave, nil
 }
+
+// stay counts a visit among the streams, whose answer may go on for long. If there is no place, one
+// that has left HTTP is refused, and any other goes on to count among the requests.
+func (g *Gateway) stay(v *visit, resp *http.Response) error {
+	if !gatewaywire.Stays(resp) {
+		return nil
+	}
+	leave, refused := g.streams.enter(v)
+	switch {
+	case refused == nil:
+		v.leave()
+		v.leave = leave
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		return refusedError{*refused}
+	}
+	return nil
+}
+
+// refusedError means that there is no place for a stream.
+type refusedError struct{ failure }
+
+func (e refusedError) Error() string { return e.word }
 
 // peerOf returns what an address counts for.
 func peerOf(client string) string { return limit.PeerOfText(net.JoinHostPort(client, "0")).String() }

@@ -12,34 +12,42 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
+	"github.com/pipeops/pipeops-vm-agent/internal/unsent"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
 const (
 	dialTimeout = 10 * time.Second
-	// idleStreams is how many streams to one agent stay open between requests, and idleFor how
-	// long. The agent keeps them for longer, so that it closes none that is about to be used.
+	// idleStreams is how many streams to one agent stay open between requests.
 	idleStreams = 64
-	idleFor     = 45 * time.Second
 	copyBuffer  = 32 << 10
 )
 
 // newTransport returns the transport to agents. What it takes for a host's name is an agent's ID.
-func newTransport(dial func(ctx context.Context, agentID string) (net.Conn, error)) *http.Transport {
+func newTransport(dial dialFunc) *unsent.Transport {
 	t := &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 			defer cancel()
-			return dial(ctx, hostOnly(address))
+			conn, err := dial(ctx, hostOnly(address))
+			if err != nil {
+				return nil, noStreamError{err}
+			}
+			return conn, nil
 		},
-		MaxIdleConnsPerHost: idleStreams, IdleConnTimeout: idleFor, DisableCompression: true,
+		MaxIdleConnsPerHost: idleStreams, IdleConnTimeout: gatewaywire.StreamIdle, DisableCompression: true,
 		ExpectContinueTimeout: time.Second, MaxResponseHeaderBytes: maxHeader,
 		WriteBufferSize: copyBuffer, ReadBufferSize: copyBuffer,
 		Protocols: new(http.Protocols),
 	}
 	t.Protocols.SetHTTP1(true)
-	return t
+	return unsent.New(t)
 }
+
+// noStreamError means that there is no way to the agent.
+type noStreamError struct{ error }
+
+func (e noStreamError) Unwrap() error { return e.error }
 
 func hostOnly(address string) string {
 	host, _, err := net.SplitHostPort(address)
@@ -121,7 +129,7 @@ func (g *Gateway) answered(resp *http.Response) error {
 	if word == "" {
 		resp.Header.Del("Alt-Svc") // the App has no address of its own for visitors
 		g.sign(resp.Header, v)
-		return nil
+		return g.stay(v, resp)
 	}
 	_ = resp.Body.Close()
 	return agentError(word)
@@ -150,6 +158,8 @@ func (e agentError) Error() string { return "the agent answered: " + string(e) }
 // failureOf returns what a failed request is answered.
 func failureOf(err error) failure {
 	var said agentError
+	var full refusedError
+	var none noStreamError
 	var late net.Error
 	switch {
 	case errors.As(err, &said):
@@ -157,12 +167,14 @@ func failureOf(err error) failure {
 			return f
 		}
 		return badGateway
-	case errors.Is(err, server.ErrNotConnected):
-		return offline
+	case errors.As(err, &full):
+		return full.failure
 	case errors.Is(err, server.ErrBusy):
 		return busy
 	case errors.Is(err, context.Canceled):
 		return clientGone
+	case errors.As(err, &none):
+		return offline
 	case errors.Is(err, errNoWay):
 		return notReached
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():

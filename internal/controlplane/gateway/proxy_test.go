@@ -206,7 +206,7 @@ func TestProxy_ErrorPages(t *testing.T) {
 		if r.URL.Path == "/abort" {
 			panic(http.ErrAbortHandler)
 		}
-	}), func(c *gateway.Config) { c.Limits.RequestsPerHost = 1 })
+	}), func(c *gateway.Config) { c.Limits.Requests.PerHost = 1 })
 	serves(t, w.store, "a2", time.Now(), "txt", "*.example.net")
 	serves(t, w.store, "a3", time.Now(), "txt", "off.example.com")
 	require.NoError(t, w.table.Refresh(t.Context()))
@@ -250,7 +250,7 @@ func TestProxy_LimitPerHost(t *testing.T) {
 			entered <- struct{}{}
 			<-leave
 		}
-	}), func(c *gateway.Config) { c.Limits.RequestsPerHost = 2 })
+	}), func(c *gateway.Config) { c.Limits.Requests.PerHost = 2 })
 	c := w.client(true)
 	var done [2]<-chan error
 	for i := range done {
@@ -312,4 +312,18 @@ func TestGateway_BadRequestProblem(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		require.NoError(t, conn.Close())
 	}
+}
+
+// TestGateway_Check has what is missing until a visitor gets the App's answer, whatever that says.
+func TestGateway_Check(t *testing.T) {
+	w := newWorld(t, http.NotFoundHandler())
+	require.NoError(t, w.gateway.Check(t.Context(), host, "/"))
+	require.ErrorContains(t, w.gateway.Check(t.Context(), "unknown.example.org", "/"), "no valid certificate")
+	gone := listen(t)
+	require.NoError(t, gone.Close())
+	w.lead(gone.Addr().String())
+	require.ErrorContains(t, w.gateway.Check(t.Context(), host, "/"), "no pod of the App accepts connections")
+	w.cut()
+	w.disconnect()
+	require.ErrorContains(t, w.gateway.Check(t.Context(), host, "/"), "not connected")
 }

@@ -144,7 +144,7 @@ func TestProxyProtocol_LimitPerClient(t *testing.T) {
 			began <- struct{}{}
 			<-end
 		}
-	}), func(c *gateway.Config) { c.Limits.RequestsPerAddress = 1 })
+	}), func(c *gateway.Config) { c.Limits.Requests.PerAddress = 1 })
 	w.balanced(limit.Config{PerPeer: 2, Log: zerolog.Nop()})
 	silent, err := dialFrom(t.Context(), balancer, w.secure, nil)
 	require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"net/http"
 	"time"
@@ -14,8 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/direct"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/internal/unsent"
 	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 )
 
@@ -29,8 +30,9 @@ const (
 	maxFrame = 16 << 10
 	// progress is how long a client may take to send or to accept the next bytes.
 	progress = time.Minute
-	// drain is how long requests may go on when the gateway stops.
-	drain = 20 * time.Second
+	// drain is how long requests may go on when the gateway stops. In the time leave of it, clients
+	// may still send requests.
+	drain, leave = 20 * time.Second, 3 * time.Second
 )
 
 // Config configures a Gateway. Table, Dial, TLS, AgentName and Metrics are required.
@@ -68,42 +70,51 @@ type Patience struct {
 	// Header is how long a request's header may take (10 s), Idle how long a connection may have no
 	// request (2 min), and Progress how long the next bytes of a body may take, either way (1 min).
 	Header, Idle, Progress time.Duration
+	// Start is how long requests wait for what restarts (5 s): for the agent, or for the table.
+	Start time.Duration
+	// Leave is how long clients have to leave when the gateway stops (3 s).
+	Leave time.Duration
 }
 
 func (p Patience) withDefaults() Patience {
-	return Patience{cmp.Or(p.Header, headerTimeout), cmp.Or(p.Idle, idleTimeout), cmp.Or(p.Progress, progress)}
+	return Patience{
+		cmp.Or(p.Header, headerTimeout), cmp.Or(p.Idle, idleTimeout), cmp.Or(p.Progress, progress),
+		cmp.Or(p.Start, gatewaywire.StartPatience), cmp.Or(p.Leave, leave),
+	}
 }
 
 // Gateway proxies public requests to agents.
 type Gateway struct {
 	cfg       Config
 	proxy     http.Handler
-	transport *http.Transport
-	requests  requests
+	transport *unsent.Transport
+	requests  *underWay
+	streams   *underWay
 	prober    *direct.Prober // nil in tunnel mode
 }
 
 // New returns a Gateway.
 func New(cfg Config) *Gateway {
-	cfg.Limits, cfg.Patience = cfg.Limits.withDefaults(), cfg.Patience.withDefaults()
-	g := &Gateway{cfg: cfg, requests: newRequests(cfg.Limits)}
-	g.transport = newTransport(cfg.Dial)
+	cfg.Limits, cfg.Patience = cfg.Limits.WithDefaults(), cfg.Patience.withDefaults()
+	g := &Gateway{cfg: cfg, requests: newUnderWay(cfg.Limits.Requests), streams: newUnderWay(cfg.Limits.Streams)}
+	g.transport = newTransport(newHolder(cfg.Dial, cfg.Patience.Start).dialAgent)
 	g.prober = g.newProber()
 	g.proxy = g.newProxy()
 	return g
 }
 
 // Serve serves HTTPS and HTTP until the context ends. It closes the listeners; plain may be nil.
+// Connections wait until the routes are known, though not for long.
 func (g *Gateway) Serve(ctx context.Context, secure, plain net.Listener) error {
 	defer g.transport.CloseIdleConnections()
+	g.cfg.Table.await(ctx, g.cfg.Patience.Start)
 	group, ctx := errgroup.WithContext(ctx)
 	srv := g.server(g)
 	srv.TLSConfig = recognizable(g.cfg.TLS)
 	group.Go(func() error { return g.probe(ctx) })
-	g.run(ctx, group, srv, func() error { return httpserver.Serve(srv, moving{secure, g.cfg.Patience.Progress}) })
+	g.run(ctx, group, srv, secure)
 	if plain != nil {
-		redirect := g.server(g.plain())
-		g.run(ctx, group, redirect, func() error { return httpserver.Serve(redirect, moving{plain, g.cfg.Patience.Progress}) })
+		g.run(ctx, group, g.server(g.plain()), plain)
 	}
 	return group.Wait()
 }
@@ -130,21 +141,9 @@ func (g *Gateway) server(h http.Handler) *http.Server {
 }
 
 // run serves until the context ends, and then lets requests finish.
-func (g *Gateway) run(ctx context.Context, group *errgroup.Group, srv *http.Server, serve func() error) {
+func (g *Gateway) run(ctx context.Context, group *errgroup.Group, srv *http.Server, ln net.Listener) {
 	group.Go(func() error {
-		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-	group.Go(func() error {
-		<-ctx.Done()
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
-		defer cancel()
-		if err := srv.Shutdown(limited); err != nil {
-			return errors.Join(srv.Close()) // those that are left are cut off
-		}
-		return nil
+		return httpserver.Run(ctx, srv, moving{ln, g.cfg.Patience.Progress}, httpserver.Stop{Linger: g.cfg.Patience.Leave, Drain: drain})
 	})
 }
 

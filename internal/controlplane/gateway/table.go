@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/direct"
@@ -39,7 +38,7 @@ type Table struct {
 	agents     map[string]agentRoutes
 	claims     map[string]map[string]store.HostClaim // by host, by agent
 
-	known atomic.Bool
+	known chan struct{} // closed once the table was read
 
 	mu    sync.RWMutex
 	hosts map[string]*Host
@@ -56,7 +55,7 @@ type agentRoutes struct {
 
 // NewTable returns an empty Table.
 func NewTable(s *store.Store, now func() time.Time) *Table {
-	return &Table{store: s, now: now, agents: map[string]agentRoutes{}, claims: map[string]map[string]store.HostClaim{}, hosts: map[string]*Host{}}
+	return &Table{store: s, now: now, agents: map[string]agentRoutes{}, claims: map[string]map[string]store.HostClaim{}, hosts: map[string]*Host{}, known: make(chan struct{})}
 }
 
 // Lookup returns the host of a request. The port is ignored. A wildcard covers one label.
@@ -136,7 +135,25 @@ func (t *Table) endpoints() (list []direct.Host) {
 }
 
 // Known reports whether the table was read from the database.
-func (t *Table) Known() bool { return t.known.Load() }
+func (t *Table) Known() bool {
+	select {
+	case <-t.known:
+		return true
+	default:
+		return false
+	}
+}
+
+// await waits until the table was read, though not for long.
+func (t *Table) await(ctx context.Context, patience time.Duration) {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-t.known:
+	case <-ctx.Done():
+	case <-late.C:
+	}
+}
 
 // Len returns how many hosts there are.
 func (t *Table) Len() int {
@@ -151,8 +168,8 @@ func (t *Table) Refresh(ctx context.Context) error {
 	t.refreshing.Lock()
 	defer t.refreshing.Unlock()
 	err := t.refresh(ctx)
-	if err == nil {
-		t.known.Store(true)
+	if err == nil && !t.Known() {
+		close(t.known)
 	}
 	return err
 }

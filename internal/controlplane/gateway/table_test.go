@@ -1,10 +1,15 @@
 package gateway_test
 
 import (
+	"crypto/tls"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -111,4 +116,20 @@ func TestTable_SkipsUnreadableAgent(t *testing.T) {
 		_, served := table.Lookup("sound.example.org")
 		return served
 	})
+}
+
+// Before the routes were read, no host is known to be missing.
+func TestGateway_RoutesNotRead(t *testing.T) {
+	table := gateway.NewTable(openStore(t), time.Now)
+	g := gateway.New(gateway.Config{
+		Table: table, TLS: &tls.Config{MinVersion: tls.VersionTLS12}, AgentName: func(string) string { return "" },
+		Metrics: gateway.NewMetrics(prometheus.NewRegistry(), "test"), Log: zerolog.Nop(),
+	})
+	for _, want := range []int{http.StatusServiceUnavailable, http.StatusNotFound} {
+		w := httptest.NewRecorder()
+		g.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://www.example.org/", http.NoBody))
+		assert.Equal(t, want, w.Code)
+		assert.Equal(t, want == http.StatusServiceUnavailable, w.Header().Get("Retry-After") != "")
+		require.NoError(t, table.Refresh(t.Context()))
+	}
 }

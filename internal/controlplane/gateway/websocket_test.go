@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -227,4 +228,39 @@ func TestUpgrade_WebSocketOnly(t *testing.T) {
 			assert.Empty(t, header.Get(name), name)
 		}
 	}
+}
+
+// Open streams count apart from requests: they take no place of these, and have a limit of their own.
+func TestStreams_CountApart(t *testing.T) {
+	ended := make(chan error, 100)
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Upgrade") != "":
+			echo(nil, ended).ServeHTTP(w, r)
+		case r.URL.Path == "/events":
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		default:
+			w.WriteHeader(http.StatusNoContent)
+		}
+	}), func(c *gateway.Config) { c.Limits.Requests.PerHost, c.Limits.Streams.PerHost = 1, 2 })
+	c := w.client(true)
+	first := w.dialWebSocket(websocket.DialOptions{})
+	events, err := c.Do(request(t, http.MethodGet, "https://"+host+"/events", nil))
+	require.NoError(t, err)
+	resp, _ := do(t, c, request(t, http.MethodGet, "https://"+host+"/", nil))
+	assert.Equal(t, http.StatusNoContent, resp.StatusCode)
+	upgrade := func() int {
+		conn, resp, err := websocket.Dial(t.Context(), "wss://"+host+"/", &websocket.DialOptions{HTTPClient: w.client(false)})
+		if err == nil {
+			_ = conn.CloseNow()
+		}
+		require.NotNil(t, resp, err)
+		return resp.StatusCode
+	}
+	assert.Equal(t, http.StatusServiceUnavailable, upgrade(), "one more")
+	require.NoError(t, events.Body.Close())
+	await.Until(t, "there is a place again", func() bool { return upgrade() == http.StatusSwitchingProtocols })
+	require.NoError(t, first.CloseNow())
 }

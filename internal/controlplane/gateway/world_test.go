@@ -109,6 +109,7 @@ func newWorldWith(t *testing.T, handler *agentside.Handler, backend http.Handler
 		},
 		AgentName: func(id string) string { return "name of " + id }, Metrics: gateway.NewMetrics(w.registry, "test"), Log: zerolog.Nop(),
 	}
+	cfg.Patience.Start = time.Millisecond // tests that wait for it set it
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -106,15 +106,18 @@ func (c *Checker) check(ctx context.Context, claim store.HostClaim) bool {
 	limited, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	err = c.Store.Update(limited, func(tx *store.Tx) error {
-		still, err := unchanged(limited, tx, claim)
-		if err != nil || !still {
+		claims, err := tx.ClaimsTo(limited, claim.Host)
+		if err != nil || !unchanged(claims, claim) {
 			return err
 		}
 		now, stored, err = c.judge(limited, tx, claim, dns)
 		if err != nil || !stored {
 			return err
 		}
-		return tx.PutClaim(limited, now)
+		if Within(claim.Host, c.Domain) || len(claims) == 1 {
+			return tx.PutClaim(limited, now)
+		}
+		return c.hurry(limited, tx, now, claims)
 	})
 	if err != nil {
 		if ctx.Err() == nil {
@@ -130,18 +133,34 @@ func (c *Checker) check(ctx context.Context, claim store.HostClaim) bool {
 
 // unchanged reports whether the stored claim is still the one that was read. A claim that has
 // changed is checked again when it is due.
-func unchanged(ctx context.Context, tx *store.Tx, claim store.HostClaim) (bool, error) {
-	claims, err := tx.ClaimsTo(ctx, claim.Host)
-	if err != nil {
-		return false, err
-	}
+func unchanged(claims []store.HostClaim, claim store.HostClaim) bool {
 	for _, current := range claims {
 		current.Mode, current.ModeReason = claim.Mode, claim.ModeReason // they are the gateways'
 		if current == claim {
-			return true, nil
+			return true
 		}
 	}
-	return false, nil
+	return false
+}
+
+// hurry stores a claim to a host that other agents name, too, and has all claims to it checked soon:
+// the domain may move from one to another.
+func (c *Checker) hurry(ctx context.Context, tx *store.Tx, now store.HostClaim, claims []store.HostClaim) error {
+	next := c.Now().Add(soon)
+	for _, other := range claims {
+		if other.AgentID == now.AgentID {
+			other = now
+		}
+		if other.NextAt.After(next) {
+			other.NextAt = next
+		} else if other.AgentID != now.AgentID {
+			continue
+		}
+		if err := tx.PutClaim(ctx, other); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // answer is the result of the DNS query for a claim. A query that failed is a result too: it

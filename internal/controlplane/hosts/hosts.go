@@ -31,8 +31,8 @@ const (
 	Grace = 24 * time.Hour
 	// again is when a proof that is there is looked at again.
 	again = 24 * time.Hour
-	// soon is how often one that is missing is looked for while its claim is young, and late is
-	// how often after that.
+	// soon is how often one that is missing is looked for while its claim is young, and late is how
+	// often after that. Where several agents name a host, each claim is looked at as often as soon.
 	soon, late = 30 * time.Second, 15 * time.Minute
 	// young is how long a claim counts as young: a person is setting up DNS.
 	young = time.Hour

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
@@ -29,6 +30,9 @@ type Registry struct {
 	// Certificate returns the state of a host's certificate, and why it failed; nil without a
 	// gateway.
 	Certificate func(ctx context.Context, host string) (state, reason string)
+	// Reach returns whether visitors of an agent's host get the App's answer, and why not; nil
+	// without a gateway.
+	Reach func(agentID, host string) (state, reason string)
 }
 
 // New returns the registry of routes; domain is the gateway's.
@@ -84,6 +88,13 @@ func (r *Registry) hostStatus(ctx context.Context, agentID string, claims []stor
 	status.Certificate = certificate
 	if reason != "" {
 		status.Reason = reason
+	}
+	switch {
+	case certificate != controlapi.CertificateReady:
+	case r.Reach == nil || strings.HasPrefix(status.Host, "*."): // a wildcard has no host to try
+		status.Reach = controlapi.ReachReady
+	default:
+		status.Reach, status.Reason = r.Reach(agentID, status.Host)
 	}
 	return status
 }

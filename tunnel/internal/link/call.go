@@ -3,7 +3,7 @@ package link
 import (
 	"net"
 
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
+	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 )
 
 // ALPNProof is the protocol for the proof of another certificate inside a session. Agents must
@@ -18,6 +18,9 @@ const (
 	ProofMark byte = 1
 	// PublicMark begins a stream of public traffic. The server opens it.
 	PublicMark byte = 2
+	// LeaveMark tells the agent that the server stops: each answer to a request of the public is to be
+	// the last one of its stream. The server sends it alone.
+	LeaveMark byte = 3
 )
 
 // Marked is a stream at the end that has opened it. The mark is sent with the first write, so that
@@ -29,10 +32,10 @@ type Marked struct {
 }
 
 // NewMarked wraps a stream on which nothing was sent.
-func NewMarked(s *mux.Stream, mark byte) *Marked { return &Marked{Conn: s, mark: mark} }
+func NewMarked(s net.Conn, mark byte) *Marked { return &Marked{Conn: s, mark: mark} }
 
 // CloseWrite ends what is sent.
-func (c *Marked) CloseWrite() error { return c.Conn.(*mux.Stream).CloseWrite() }
+func (c *Marked) CloseWrite() error { return wrapconn.Conn{Conn: c.Conn}.CloseWrite() }
 
 // Write implements net.Conn. Its first call may not run concurrently with another.
 func (c *Marked) Write(p []byte) (int, error) {

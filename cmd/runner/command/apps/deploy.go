@@ -29,7 +29,8 @@ func NewDeploy(a *base.CLI) *cobra.Command {
 		Use:   "deploy [AGENT] [NAME] (--image IMAGE | -f FILE) [flags] [-- ARG...]",
 		Short: "Create an App or replace its spec",
 		Long: `Create an App or replace its spec. The command waits until the App is healthy, or until the cause
-of its failure is known.
+of its failure is known. With --public it also waits, for a minute at most, until the control
+plane's gateway has got the App's answer, or prints what is missing.
 
 Flags describe the App, or a file in YAML or JSON. The file holds a bare spec, or a manifest of
 kind App (apiVersion pipeops.io/v1alpha1) with its own name and namespace. Flags override the

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
@@ -53,6 +55,12 @@ func (a *CLI) Outcome(ctx context.Context, t *Target, app runnerapi.App, f *Wait
 	if !app.Settled() {
 		newest, err = t.Apps().Watch(waitCtx, key, app.Generation, p.report)
 	}
+	if err == nil && newest.Name == "" {
+		newest = app
+	}
+	if err == nil {
+		newest = publicAt(waitCtx, t, key, newest, p)
+	}
 	p.End()
 	switch {
 	case ctx.Err() != nil:
@@ -61,9 +69,6 @@ func (a *CLI) Outcome(ctx context.Context, t *Target, app runnerapi.App, f *Wait
 		return &ExitError{Err: ctx.Err(), Code: ExitInterrupted, Told: true}
 	case err != nil:
 		return fmt.Errorf("%s: %s: waiting: %w", t, key, err)
-	}
-	if newest.Name == "" {
-		newest = app
 	}
 	newest.Operation = app.Operation // the reader of the output may need it
 	if err := a.printApp(newest, out); err != nil {
@@ -74,6 +79,40 @@ func (a *CLI) Outcome(ctx context.Context, t *Target, app runnerapi.App, f *Wait
 		return a.OfOperation(ctx, t, key, app.Operation, status)
 	}
 	return a.Verdict(t, newest, app.Generation, f.Limit)
+}
+
+const (
+	// publicWait is how long a healthy App's host below the gateway's domain is waited for, and
+	// publicEvery how often it is looked at.
+	publicWait, publicEvery = time.Minute, time.Second
+)
+
+// publicAt waits until the gateway has got the answer of a healthy App that is to be public, or has
+// said why not, and returns the newest state.
+func publicAt(ctx context.Context, t *Target, key runnerapi.Key, app runnerapi.App, p *Progress) runnerapi.App {
+	ctx, cancel := context.WithTimeout(ctx, publicWait)
+	defer cancel()
+	for missing(app) {
+		p.Show(summary(app)+"; waits for the gateway", nil)
+		if !retry.Wait(ctx, publicEvery) {
+			break
+		}
+		newest, err := t.Apps().Get(ctx, key)
+		if err != nil || newest.Generation != app.Generation {
+			break
+		}
+		app = newest
+	}
+	return app
+}
+
+// missing reports whether a healthy App's host below the gateway's domain is not served yet.
+func missing(app runnerapi.App) bool {
+	if app.Status.Phase != runnerapi.PhaseHealthy || app.Spec.Ingress == nil || !app.Spec.Ingress.Public || len(app.Status.PublicURLs) > 0 {
+		return false
+	}
+	i := slices.IndexFunc(app.Status.Conditions, func(c runnerapi.Condition) bool { return c.Type == runnerapi.ConditionIngressReady })
+	return i < 0 || app.Status.Conditions[i].Reason == runnerapi.ReasonHostNotServed
 }
 
 // followed reports whether an App was changed, restarted or replaced after a command left it so.

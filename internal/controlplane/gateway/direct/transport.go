@@ -15,11 +15,8 @@ import (
 const (
 	idleConnections = 64
 	idleFor         = 45 * time.Second
-	// answerTimeout is how long an App may take to begin its answer, as behind the tunnel. One that
-	// speaks HTTP/2 may take longer: a gRPC stream has nothing to say for hours.
-	answerTimeout = time.Minute
-	maxHeader     = 64 << 10
-	copyBuffer    = 32 << 10
+	maxHeader       = 64 << 10
+	copyBuffer      = 32 << 10
 	// pingAfter is after which silence an HTTP/2 connection is tried, and pingTimeout how long.
 	pingAfter, pingTimeout = 15 * time.Second, 5 * time.Second
 )
@@ -28,8 +25,9 @@ const (
 // failure there are others.
 type link struct {
 	// lost ends when the endpoint ceases to answer.
-	lost         context.Context
-	lose         context.CancelCauseFunc
+	lost context.Context
+	lose context.CancelCauseFunc
+	// How long an App may take to begin its answer is the cluster's load balancer's to say.
 	http1, http2 *http.Transport
 }
 
@@ -38,7 +36,6 @@ func newLink(t *target) *link {
 	l.lost, l.lose = context.WithCancelCause(context.Background())
 	l.http1, l.http2 = newTransport(t, "http/1.1"), newTransport(t, "h2")
 	l.http1.Protocols.SetHTTP1(true)
-	l.http1.ResponseHeaderTimeout = answerTimeout
 	l.http2.Protocols.SetHTTP2(true)
 	l.http2.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
 	return l

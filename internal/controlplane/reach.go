@@ -1,0 +1,117 @@
+package controlplane
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
+)
+
+// reachTogether is how many hosts are checked at a time.
+const reachTogether = 16
+
+// reach finds out whether visitors of a host get its App's answer. Once they did, that holds until
+// another agent serves the host.
+type reach struct {
+	store *store.Store
+	table *gateway.Table
+	check func(ctx context.Context, host, path string) error
+	wake  wake.Signal
+
+	mu    sync.Mutex
+	known map[string]*reached // by host
+}
+
+// reached is what is known of a host at an agent.
+type reached struct {
+	agentID string
+	state   string
+	asked   bool   // to be checked
+	reason  string // why not
+}
+
+func newReach(s *store.Store, table *gateway.Table, check func(ctx context.Context, host, path string) error) *reach {
+	return &reach{store: s, table: table, check: check, wake: wake.New(), known: map[string]*reached{}}
+}
+
+// of returns whether visitors of an agent's host get an answer, and why not. While they do not, that
+// is looked at again for the next call.
+func (r *reach) of(agentID, host string) (state, reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := r.known[host]
+	if at == nil || at.agentID != agentID {
+		at = &reached{agentID: agentID, state: controlapi.ReachPending, reason: "the gateway tries whether the App answers; wait a few seconds"}
+		r.known[host] = at
+	}
+	if at.state != controlapi.ReachReady {
+		at.asked = true
+		r.wake.Raise()
+	}
+	return at.state, at.reason
+}
+
+// Run checks hosts until the context ends.
+func (r *reach) Run(ctx context.Context) error {
+	for r.wake.Wait(ctx) {
+		var group errgroup.Group
+		group.SetLimit(reachTogether)
+		for host, agentID := range r.due() {
+			group.Go(func() error {
+				r.look(ctx, agentID, host)
+				return nil
+			})
+		}
+		_ = group.Wait()
+	}
+	return nil
+}
+
+// due returns the agents of the hosts to check, and forgets hosts that are not served any more.
+func (r *reach) due() map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	due := map[string]string{}
+	for host, at := range r.known {
+		switch _, served := r.table.Lookup(host); {
+		case at.asked:
+			due[host], at.asked = at.agentID, false
+		case !served:
+			delete(r.known, host)
+		}
+	}
+	return due
+}
+
+func (r *reach) look(ctx context.Context, agentID, host string) {
+	path, err := r.pathOf(ctx, agentID, host)
+	if err == nil {
+		err = r.check(ctx, host, path)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at := r.known[host]; at != nil && at.agentID == agentID && ctx.Err() == nil {
+		if at.state, at.reason = controlapi.ReachReady, ""; err != nil {
+			at.state, at.reason = controlapi.ReachFailed, printable.Text(err.Error())
+		}
+	}
+}
+
+// pathOf returns a path of the host at which the agent serves something.
+func (r *reach) pathOf(ctx context.Context, agentID, host string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
+	defer cancel()
+	routes, err := r.store.RoutesOf(ctx, agentID)
+	for _, route := range routes {
+		if route.Host == host && route.Path != "" {
+			return route.Path, err
+		}
+	}
+	return "/", err
+}
