@@ -121,7 +121,7 @@ func (h *health) checkDatabase(ctx context.Context, r *readiness) {
 // causeOf returns why the database fails, in words that anyone may read.
 func causeOf(err error) string {
 	if f, ok := errors.AsType[*store.Failure](err); ok {
-		return f.Cause
+		return f.Detail
 	}
 	return "does not answer; look at the log"
 }

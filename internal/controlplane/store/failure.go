@@ -19,8 +19,8 @@ const retryAfter = 2 * time.Second
 
 // Failure is an error of the database itself: it is away, full or damaged.
 type Failure struct {
-	Cause, Fix string
-	err        error
+	Detail, Fix string
+	err         error
 }
 
 // failure returns an error of a statement, as a Failure if its cause is known.
@@ -33,7 +33,7 @@ func failure(err error) error {
 
 // Error returns the cause, the database's own words and the fix.
 func (f *Failure) Error() string {
-	return fmt.Sprintf("database: %s: %v (fix: %s)", f.Cause, f.err, f.Fix)
+	return fmt.Sprintf("database: %s: %v (fix: %s)", f.Detail, f.err, f.Fix)
 }
 
 func (f *Failure) Unwrap() error { return f.err }
@@ -45,7 +45,7 @@ func (f *Failure) Problem() *problem.Error {
 
 // Explained returns the problem for an operator, with cause and fix.
 func (f *Failure) Explained() *problem.Error {
-	return problem.Errorf(problem.Unavailable, f.Fix, "the control plane's database fails: %s", f.Cause).WithRetryAfter(retryAfter)
+	return problem.Errorf(problem.Unavailable, f.Fix, "the control plane's database fails: %s", f.Detail).WithRetryAfter(retryAfter)
 }
 
 const (
@@ -57,29 +57,29 @@ const (
 
 // sqliteFailures has causes by primary result code (https://sqlite.org/rescode.html).
 var sqliteFailures = map[int]Failure{
-	sqlite3.SQLITE_FULL:     {Cause: "the disk is full", Fix: fixSpace},
-	sqlite3.SQLITE_IOERR:    {Cause: "its file cannot be read or written: the disk is full or broken", Fix: fixSpace + "; `dmesg` shows faults of disks"},
-	sqlite3.SQLITE_CORRUPT:  {Cause: "its file is damaged", Fix: fixDamaged},
-	sqlite3.SQLITE_NOTADB:   {Cause: "its file is damaged, or is no SQLite database", Fix: fixDamaged},
-	sqlite3.SQLITE_CANTOPEN: {Cause: "its file cannot be opened", Fix: fixAccess},
-	sqlite3.SQLITE_READONLY: {Cause: "its file cannot be written", Fix: fixAccess},
-	sqlite3.SQLITE_PERM:     {Cause: "its file cannot be opened", Fix: fixAccess},
-	sqlite3.SQLITE_BUSY:     {Cause: "another program has locked its file", Fix: "end the program that keeps a transaction open: `fuser -v controlplane.db` names it"},
+	sqlite3.SQLITE_FULL:     {Detail: "the disk is full", Fix: fixSpace},
+	sqlite3.SQLITE_IOERR:    {Detail: "its file cannot be read or written: the disk is full or broken", Fix: fixSpace + "; `dmesg` shows faults of disks"},
+	sqlite3.SQLITE_CORRUPT:  {Detail: "its file is damaged", Fix: fixDamaged},
+	sqlite3.SQLITE_NOTADB:   {Detail: "its file is damaged, or is no SQLite database", Fix: fixDamaged},
+	sqlite3.SQLITE_CANTOPEN: {Detail: "its file cannot be opened", Fix: fixAccess},
+	sqlite3.SQLITE_READONLY: {Detail: "its file cannot be written", Fix: fixAccess},
+	sqlite3.SQLITE_PERM:     {Detail: "its file cannot be opened", Fix: fixAccess},
+	sqlite3.SQLITE_BUSY:     {Detail: "another program has locked its file", Fix: "end the program that keeps a transaction open: `fuser -v controlplane.db` names it"},
 }
 
 // postgresFailures has causes by SQLSTATE, or by its class, which is the first two characters
 // (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 var postgresFailures = map[string]Failure{
-	"53100": {Cause: "its disk is full", Fix: "make room on PostgreSQL's disk"},
-	"53300": {Cause: "it accepts no more connections", Fix: "raise max_connections of PostgreSQL, or end other clients: pg_stat_activity lists them"},
-	"53":    {Cause: "it lacks resources", Fix: "see PostgreSQL's log"},
-	"57":    {Cause: "it stops, starts or canceled the statement", Fix: "see PostgreSQL's log"},
-	"08":    {Cause: "the connection to it failed", Fix: fixAway},
-	"25006": {Cause: "it is read-only, like a standby", Fix: "give the URL of the primary, or of all servers with target_session_attrs=read-write"},
-	"28":    {Cause: "it does not accept the user or the password", Fix: "correct the user and password in its URL"},
-	"3D000": {Cause: "it does not exist on its server", Fix: "create it: CREATE DATABASE"},
-	"58":    {Cause: "its server has a fault", Fix: "see PostgreSQL's log"},
-	"XX":    {Cause: "its server has a fault", Fix: "see PostgreSQL's log"},
+	"53100": {Detail: "its disk is full", Fix: "make room on PostgreSQL's disk"},
+	"53300": {Detail: "it accepts no more connections", Fix: "raise max_connections of PostgreSQL, or end other clients: pg_stat_activity lists them"},
+	"53":    {Detail: "it lacks resources", Fix: "see PostgreSQL's log"},
+	"57":    {Detail: "it stops, starts or canceled the statement", Fix: "see PostgreSQL's log"},
+	"08":    {Detail: "the connection to it failed", Fix: fixAway},
+	"25006": {Detail: "it is read-only, like a standby", Fix: "give the URL of the primary, or of all servers with target_session_attrs=read-write"},
+	"28":    {Detail: "it does not accept the user or the password", Fix: "correct the user and password in its URL"},
+	"3D000": {Detail: "it does not exist on its server", Fix: "create it: CREATE DATABASE"},
+	"58":    {Detail: "its server has a fault", Fix: "see PostgreSQL's log"},
+	"XX":    {Detail: "its server has a fault", Fix: "see PostgreSQL's log"},
 }
 
 // diagnose returns nil for an error that is not the database's own.
@@ -106,7 +106,7 @@ func diagnose(err error) *Failure {
 	}
 	// A transaction whose context ends is rolled back, and its next statement reports only that.
 	if (Away(err) || errors.Is(err, sql.ErrTxDone)) && !errors.Is(err, context.Canceled) {
-		return with(Failure{Cause: "it cannot be reached, or does not answer in time", Fix: fixAway})
+		return with(Failure{Detail: "it cannot be reached, or does not answer in time", Fix: fixAway})
 	}
 	return nil
 }

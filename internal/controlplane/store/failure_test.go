@@ -32,7 +32,7 @@ func TestFailure_NamesCause(t *testing.T) {
 		seen, ok := problem.Of(fmt.Errorf("register: %w", f))
 		require.True(t, ok)
 		assert.Equal(t, 503, seen.Status)
-		assert.NotContains(t, seen.Detail, f.Cause, "an agent has no use for the cause")
+		assert.NotContains(t, seen.Detail, f.Detail, "an agent has no use for the cause")
 	}
 	for _, err := range []error{&pgconn.PgError{Code: "23505"}, context.Canceled, errors.New("a bug")} {
 		_, ok := problem.Of(store.FailureOf(err))
