@@ -110,7 +110,7 @@ func (c *Cluster) lookAtDefinitions(ctx context.Context, client kubernetes.Inter
 	if err := json.Unmarshal(data, &list); err != nil {
 		return fmt.Errorf("read the resource definitions: %w", err)
 	}
-	counts := map[string]bool{} // of each group with definitions: whether one is somebody's
+	counts := map[string]bool{} // of each group with definitions: whether one is another's
 	for i := range list.Items {
 		d := &list.Items[i]
 		_, group, _ := strings.Cut(d.Name, ".")

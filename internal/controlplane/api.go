@@ -93,8 +93,8 @@ func (a *api) handler(sockets *server.Websockets) http.Handler {
 	return a.instruments.measured(a.cfg, viaTLS, problem.WithRequestID(a.calls.wrap(plainPaths(mux))))
 }
 
-// withMethods refuses a method that a path of the mux does not have. The mux itself would pass such a
-// request on to next, which knows nothing of the path.
+// withMethods refuses a method that a path of the mux does not have. The mux itself would pass such
+// a request on to next, which knows nothing of the path.
 func withMethods(mux *http.ServeMux, next http.Handler) http.Handler {
 	has := func(r *http.Request, method string) bool {
 		probe := &http.Request{Method: method, Host: r.Host, URL: r.URL}
@@ -111,8 +111,8 @@ func withMethods(mux *http.ServeMux, next http.Handler) http.Handler {
 	})
 }
 
-// serveAPI serves HTTPS until the context ends, then lets calls finish. Tunnels over WebSockets last
-// until tunnels ends.
+// serveAPI serves HTTPS until the context ends, then lets calls finish. Tunnels over WebSockets
+// last until tunnels ends.
 func (a *api) serveAPI(ctx, tunnels context.Context, ln net.Listener) error {
 	sockets := a.tunnel.Websockets(tunnels)
 	defer sockets.Wait()

@@ -40,8 +40,8 @@ func newReach(s *store.Store, table *gateway.Table, check func(ctx context.Conte
 	return &reach{store: s, table: table, check: check, wake: wake.New(), known: map[string]*reached{}}
 }
 
-// of returns whether visitors of an agent's host get an answer, and why not. While they do not, that
-// is looked at again for the next call.
+// of returns whether visitors of an agent's host get an answer, and why not. While they do not,
+// that is looked at again for the next call.
 func (r *reach) of(agentID, host string) (state, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

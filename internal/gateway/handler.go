@@ -33,9 +33,9 @@ const (
 	// lastPause are the times between two attempts.
 	refusedFor            = 2 * time.Second
 	firstPause, lastPause = 5 * time.Millisecond, 200 * time.Millisecond
-	// answerTimeout is how long a backend may take to begin its answer, unless its route has another
-	// time. One that speaks HTTP/2 may
-	// take longer: a gRPC stream has nothing to say for hours.
+	// answerTimeout is how long a backend may take to begin its answer, unless its route has
+	// another time. One that speaks HTTP/2 may take longer: a gRPC stream has nothing to say for
+	// hours.
 	answerTimeout = time.Minute
 	// maxRequests is how many requests one replica takes at a time, and maxStreams how many others
 	// whose answer goes on. Of both, one host gets at most twice as many as are free.
@@ -66,7 +66,8 @@ type Handler struct {
 	leaving  httpserver.Leaving
 }
 
-// NewHandler returns a Handler that knows no routes yet. tracer makes spans of requests; nil for none.
+// NewHandler returns a Handler that knows no routes yet. tracer makes spans of requests; nil for
+// none.
 func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
 	h := &Handler{
 		tracer: tracer, log: log.With().Str("part", "gateway").Logger(), known: make(chan struct{}),
@@ -79,8 +80,8 @@ func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
 	return h
 }
 
-// http1Within returns the transport for Services that may take so long to begin their answers. Routes
-// have whole seconds, up to an hour.
+// http1Within returns the transport for Services that may take so long to begin their answers.
+// Routes have whole seconds, up to an hour.
 func (h *Handler) http1Within(within time.Duration) *unsent.Transport {
 	if known, ok := h.http1.Load(within); ok {
 		return known.(*unsent.Transport)
@@ -120,8 +121,8 @@ func (e notReadyError) refused() bool {
 	return errors.Is(e, syscall.ECONNREFUSED) || errors.Is(e, syscall.EHOSTUNREACH)
 }
 
-// Set replaces the routes. Until its first call, requests wait: what is not known yet is not missing.
-// It must not be called concurrently.
+// Set replaces the routes. Until its first call, requests wait: what is not known yet is not
+// missing. It must not be called concurrently.
 func (h *Handler) Set(routes []Route) {
 	t := newTable(routes)
 	if h.routes.Swap(&t) == nil {
@@ -262,8 +263,8 @@ func (h *Handler) rewrite(r *httputil.ProxyRequest) {
 	}
 }
 
-// RoundTrip implements http.RoundTripper. It tries again while pods refuse the connection, though not
-// for long.
+// RoundTrip implements http.RoundTripper. It tries again while pods refuse the connection, though
+// not for long.
 func (h *Handler) RoundTrip(r *http.Request) (*http.Response, error) {
 	to := r.Context().Value(targetKey{}).(target)
 	var transport http.RoundTripper = h.http2
@@ -289,8 +290,8 @@ func (h *Handler) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// own keeps backends from speaking in the agent's name, and counts an answer that may go on for long
-// among the streams.
+// own keeps backends from speaking in the agent's name, and counts an answer that may go on for
+// long among the streams.
 func (h *Handler) own(resp *http.Response) error {
 	resp.Header.Del(gatewaywire.HeaderFailed)
 	if !gatewaywire.Stays(resp) {

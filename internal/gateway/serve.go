@@ -17,8 +17,8 @@ const (
 	idleTimeout = 5 * time.Minute
 )
 
-// Leave has the gateway use other streams than those that are open now. It is called before the agent
-// takes no new ones.
+// Leave has the gateway use other streams than those that are open now. It is called before the
+// agent takes no new ones.
 func (h *Handler) Leave(ctx context.Context) { h.leaving.Leave(ctx, 2*gatewaywire.StreamIdle) }
 
 // Serve takes public requests from a listener of the tunnel until the context ends. Those that are

@@ -22,8 +22,8 @@ const (
 	Busy        = "busy"        // the agent has too many requests
 )
 
-// StartPatience is how long either end holds a request whose agent, or whose routes, are expected to
-// be there in a moment: something restarts.
+// StartPatience is how long either end holds a request whose agent, or whose routes, are expected
+// to be there in a moment: something restarts.
 const StartPatience = 5 * time.Second
 
 // StreamIdle is how long the gateway keeps a stream between two requests. An agent that stops waits

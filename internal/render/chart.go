@@ -110,8 +110,8 @@ func templates(c *chartv2.Chart, values map[string]any, j Job, caps *common.Capa
 	return rendered, nil
 }
 
-// KeepNulls makes Helm heed a null that a chart's values.yaml has for a default of a sub-chart. Helm
-// from 4.2 on drops it, unless the given values have the sub-chart's name:
+// KeepNulls makes Helm heed a null that a chart's values.yaml has for a default of a sub-chart.
+// Helm from 4.2 on drops it, unless the given values have the sub-chart's name:
 // https://github.com/helm/helm/issues/32132. It is for a chart whose dependencies were processed.
 func KeepNulls(c *chartv2.Chart, values map[string]any) {
 	for _, d := range c.Dependencies() {

@@ -22,8 +22,8 @@ var usual = []string{
 	"node_modules/",
 }
 
-// notManifests returns which of a folder's files are no manifests. What a folder's own file of patterns
-// says comes after the usual ones, so that it can take files back in with !PATTERN.
+// notManifests returns which of a folder's files are no manifests. What a folder's own file of
+// patterns says comes after the usual ones, so that it can take files back in with !PATTERN.
 func notManifests(files map[string][]byte, folder string) func(name string) bool {
 	patterns := parsed(usual, folder)
 	var names []string

@@ -21,8 +21,8 @@ const ContentType = cloudevents.ApplicationCloudEventsJSON
 // MaxEventSize is the largest encoded event that is sent or accepted.
 const MaxEventSize = 256 << 10
 
-// The CloudEvents extension attributes. Sequences are strings that have the order of the numbers, as
-// the extension demands
+// The CloudEvents extension attributes. Sequences are strings that have the order of the numbers,
+// as the extension demands
 // (https://github.com/cloudevents/spec/blob/main/cloudevents/extensions/sequence.md).
 const (
 	extAgentID  = "agentid"

@@ -46,8 +46,9 @@ func (e *AmbiguousError) Error() string {
 type DirectoryConfig struct {
 	// Snapshot returns all current agents, as [SnapshotClient.Agents] does.
 	Snapshot func(context.Context) ([]Agent, error)
-	// Timeline returns events of an agent, as [SnapshotClient.Timeline] does. With it, watchers also
-	// get the events that the queue did not bring: a transient queue lost them, or there is none.
+	// Timeline returns events of an agent, as [SnapshotClient.Timeline] does. With it, watchers
+	// also get the events that the queue did not bring: a transient queue lost them, or there is
+	// none.
 	Timeline func(ctx context.Context, agentID string, q TimelineQuery) (TimelinePage, error)
 	// Events is the queue of changes. Nil means that only snapshots are used.
 	Events *ConsumerConfig

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// AnnotationAnswer on an Ingress or an HTTPRoute is how long the App may take to begin its answer, as
-	// "90s" or "5m". An App has it among the annotations of its ingress.
+	// AnnotationAnswer on an Ingress or an HTTPRoute is how long the App may take to begin its
+	// answer, as "90s" or "5m". An App has it among the annotations of its ingress.
 	AnnotationAnswer = "pipeops.io/answer-timeout"
 	// annotationNginx is the same for ingress-nginx, in seconds; charts have it.
 	annotationNginx = "nginx.ingress.kubernetes.io/proxy-read-timeout"

@@ -88,7 +88,7 @@ func (g *Gateway) checkCertificate(ctx context.Context, host string) error {
 	return err
 }
 
-// discarded is an answer that nobody reads.
+// discarded is an answer that no client reads.
 type discarded struct{ header http.Header }
 
 // Header implements http.ResponseWriter.

@@ -75,8 +75,8 @@ func (h *holder) dialAgent(ctx context.Context, agentID string) (net.Conn, error
 	}
 }
 
-// isMissing reports whether a dial found no way to the agent: it has no tunnel, or the control plane
-// that has it does not answer.
+// isMissing reports whether a dial found no way to the agent: it has no tunnel, or the control
+// plane that has it does not answer.
 func isMissing(ctx context.Context, err error) bool {
 	return err != nil && !errors.Is(err, server.ErrBusy) && ctx.Err() == nil
 }

@@ -230,7 +230,8 @@ func TestUpgrade_WebSocketOnly(t *testing.T) {
 	}
 }
 
-// Open streams count apart from requests: they take no place of these, and have a limit of their own.
+// Open streams count apart from requests: they take no place of these, and have a limit of their
+// own.
 func TestStreams_CountApart(t *testing.T) {
 	ended := make(chan error, 100)
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

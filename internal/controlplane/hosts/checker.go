@@ -143,8 +143,8 @@ func unchanged(claims []store.HostClaim, claim store.HostClaim) bool {
 	return false
 }
 
-// hurry stores a claim to a host that other agents name, too, and has all claims to it checked soon:
-// the domain may move from one to another.
+// hurry stores a claim to a host that other agents name, too, and has all claims to it checked
+// soon: the domain may move from one to another.
 func (c *Checker) hurry(ctx context.Context, tx *store.Tx, now store.HostClaim, claims []store.HostClaim) error {
 	next := c.Now().Add(soon)
 	for _, other := range claims {

@@ -1,6 +1,6 @@
 // Package figures compares the measurements of the benchmark and the chaos program with the
-// product's bounds, which only bounds.yaml defines. It writes them as JSON in docs/bench, and as the
-// tables of bench.md and chaos.md in docs/contributing.
+// product's bounds, which only bounds.yaml defines. It writes them as JSON in docs/bench, and as
+// the tables of bench.md and chaos.md in docs/contributing.
 package figures
 
 import (

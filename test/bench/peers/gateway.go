@@ -112,7 +112,8 @@ func (b *gateway) measureBeside(ctx context.Context) {
 	}
 	b.InRounds(b.Rounds, func(int) {
 		measure("alone")
-		// In this process, the flood would add its threads and goroutines to what the measured wait for.
+		// In this process, the flood would add its threads and goroutines to what the measured wait
+		// for.
 		flood := startProcess(b.dir, "flood", roleCommand, roleFlood, b.dir, own.at.Public)
 		run.Rest(ctx, floodStart)
 		if !flood.Running() {

@@ -65,7 +65,8 @@ func TestValues_Precedence(t *testing.T) {
 	}
 }
 
-// TestChartArchive_HelmLoader: links are followed, sub-charts are packed, and .helmignore is heeded.
+// TestChartArchive_HelmLoader: links are followed, sub-charts are packed, and .helmignore is
+// heeded.
 func TestChartArchive_HelmLoader(t *testing.T) {
 	outer := t.TempDir()
 	dir := filepath.Join(outer, "web")

@@ -46,7 +46,8 @@ func loadModule(ctx context.Context) (*module, error) {
 			}
 		}
 	}
-	// What needs most takes longest, more or less. It starts first, so that it is not alone at the end.
+	// What needs most takes longest, more or less. It starts first, so that it is not alone at the
+	// end.
 	slices.SortStableFunc(m.tested, func(a, b string) int { return cmp.Compare(len(m.deps[b]), len(m.deps[a])) })
 	return m, nil
 }

@@ -86,8 +86,8 @@ var parts = []part{
 	{name: "fuzz", what: "each fuzz target for 30 s", estimate: 45 * time.Minute, lane: "idle", nightly: true, jobs: fuzzJobs},
 }
 
-// longJobs runs the tests below some folders which `make test` leaves out, in whole or in part, and no
-// others.
+// longJobs runs the tests below some folders which `make test` leaves out, in whole or in part, and
+// no others.
 func longJobs(m *module, folders ...string) []job {
 	j := job{Env: release}
 	var names []string

@@ -139,8 +139,8 @@ func (l flakyList) print(out io.Writer) {
 }
 
 // record adds the flaky tests of a run, prints them with the output of each attempt, and ends the
-// row of those that passed at once. It returns an error for a test that was flaky in three runs in a
-// row.
+// row of those that passed at once. It returns an error for a test that was flaky in three runs in
+// a row.
 func (l flakyList) record(out io.Writer, seen results) error {
 	known, err := l.read()
 	if err != nil {

@@ -22,8 +22,8 @@ type runner struct {
 	strict  bool      // an unexpected skip fails the run, as in CI
 }
 
-// run runs jobs, and says what gotestsum does not. Up to five failed tests are repeated, each twice:
-// if more fail, the cause is not chance.
+// run runs jobs, and says what gotestsum does not. Up to five failed tests are repeated, each
+// twice: if more fail, the cause is not chance.
 func (r runner) run(ctx context.Context, jobs []job) error {
 	plan, events := filepath.Join(r.dir, "jobs.json"), filepath.Join(r.dir, "events.json")
 	self, err := os.Executable()
