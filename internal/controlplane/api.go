@@ -77,7 +77,7 @@ func (a *api) handler(sockets *server.Websockets) http.Handler {
 		return problem.WithRequestID(controlapi.LogRequests(a.cfg.Log)(h))
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", withMethods(mux, a.agents))
+	mux.Handle("/", a.agents)
 	mux.Handle("GET "+announce.SnapshotPath, logged(a.authn.NamingIssuer(announceserver.SnapshotHandler(a.view.Snapshot, a.authn.RunnerOfRequest))))
 	mux.Handle("GET "+announce.AgentPath, logged(a.authn.NamingIssuer(announceserver.AgentHandler(a.view.LookUp, a.authn.RunnerOfRequest))))
 	mux.Handle("GET "+announce.TimelinePath, logged(a.authn.NamingIssuer(announceserver.TimelineHandler(a.view.Timeline, a.authn.RunnerOfRequest))))
@@ -91,24 +91,6 @@ func (a *api) handler(sockets *server.Websockets) http.Handler {
 	mux.Handle("GET /healthz", logged(http.HandlerFunc(serveHealth)))
 	mux.Handle("GET /readyz", logged(a.ready))
 	return a.instruments.measured(a.cfg, viaTLS, problem.WithRequestID(a.calls.wrap(plainPaths(mux))))
-}
-
-// withMethods refuses a method that a path of the mux does not have. The mux itself would pass such
-// a request on to next, which knows nothing of the path.
-func withMethods(mux *http.ServeMux, next http.Handler) http.Handler {
-	has := func(r *http.Request, method string) bool {
-		probe := &http.Request{Method: method, Host: r.Host, URL: r.URL}
-		_, pattern := mux.Handler(probe)
-		return pattern != "" && pattern != "/"
-	}
-	refuse := httpserver.NoMethod(has)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if has(r, http.MethodGet) || has(r, http.MethodPost) {
-			refuse(w, r)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // serveAPI serves HTTPS until the context ends, then lets calls finish. Tunnels over WebSockets

@@ -62,6 +62,10 @@ func (d Data) OpenStore(ctx context.Context) (*store.Store, error) {
 	case !d.Database.Given() && elsewhere:
 		return nil, fmt.Errorf("the database of %s is %s, not SQLite; give --database or --database-file as `pipeops-controlplane serve` has it",
 			d.Dir, strings.TrimSpace(string(at)))
+	case !d.Database.Given() && d.Has(FileCA) && !d.Has(FileDatabase):
+		return nil, fmt.Errorf("%s has %s, but no %s: the agents and Runners of this CA would be unknown "+
+			"(fix: restore %s from a backup, docs/operator/database.md; to begin without it, create it as an empty file)",
+			d.Dir, FileCA, FileDatabase, FileDatabase)
 	case !d.Database.Given():
 		return store.Open(ctx, filepath.Join(d.Dir, FileDatabase))
 	case !elsewhere && d.Has(FileDatabase):

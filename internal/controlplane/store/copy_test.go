@@ -16,9 +16,9 @@ import (
 func filledFile(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "x.db")
+	s, err := store.Open(t.Context(), file)
+	closing(t, s, err)
 	b, err := store.BareFile(file)
-	require.NoError(t, err)
-	_, err = b.Up(t.Context())
 	require.NoError(t, err)
 	fill(t, b)
 	require.NoError(t, b.Close())

@@ -3,12 +3,15 @@ package store
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 	"testing/fstest"
 
 	"github.com/google/uuid"
@@ -82,7 +85,7 @@ func nameInstallation(ctx context.Context, db *sql.DB) error {
 }
 
 // updateTables refuses tables of a later version, because this program does not know what they
-// need.
+// need, and tables that a build between versions made.
 func updateTables(ctx context.Context, d migrationDialect, db *sql.DB) error {
 	provider, err := newProvider(d, db, migrations)
 	if err != nil {
@@ -91,13 +94,63 @@ func updateTables(ctx context.Context, d migrationDialect, db *sql.DB) error {
 	// Most starts have nothing to do, and then need no lock.
 	has, knows, err := provider.GetVersions(ctx)
 	switch {
-	case err != nil || has == knows:
+	case err != nil:
 		return err
 	case has > knows:
 		return fmt.Errorf("the database has version %d of the tables, and this program knows %d at most: run the version that brought it there, or a later one", has, knows)
 	}
-	_, err = provider.Up(ctx)
+	digests, err := migrationDigests()
+	if err != nil {
+		return err
+	}
+	newest := digests[len(digests)-1]
+	if has > 0 {
+		made, err := madeBy(ctx, db)
+		switch {
+		case err != nil || has == knows && made == newest:
+			return err
+		case !slices.Contains(digests, made):
+			return errors.New("the tables of the database are of a build that was never released, and this program cannot read them " +
+				"(fix: run the build that made them, or start with an empty data directory and an empty database)")
+		}
+	}
+	if _, err = provider.Up(ctx); err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingTables, newest)
 	return err
+}
+
+// settingTables is the setting with the digest of the migrations that made the tables.
+const settingTables = "tables"
+
+// madeBy returns the digest of the migrations that made the tables; empty if it was not recorded.
+func madeBy(ctx context.Context, db *sql.DB) (digest string, err error) {
+	err = db.QueryRowContext(ctx, `SELECT value FROM settings WHERE name = $1`, settingTables).Scan(&digest)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return digest, err
+}
+
+// migrationDigests returns a digest for the migrations up to each. A process that ended between the
+// migrations and their record has left an earlier one.
+func migrationDigests() ([]string, error) {
+	files, err := migrations.ReadDir("migrations")
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.New()
+	digests := make([]string, len(files))
+	for i, f := range files {
+		text, err := migrations.ReadFile("migrations/" + f.Name())
+		if err != nil {
+			return nil, err
+		}
+		_, _ = sum.Write(text) // it returns no error
+		digests[i] = hex.EncodeToString(sum.Sum(nil))
+	}
+	return digests, nil
 }
 
 // newProvider makes goose read the translated files, which are in memory.

@@ -113,6 +113,22 @@ func readAll(t *testing.T, s *store.Store) {
 	assert.Equal(t, 503, waiting[0].Status)
 }
 
+func TestMigration_UnreleasedBuild(t *testing.T) {
+	postgres.OnEach(t, func(t *testing.T, on postgres.Engine) {
+		t.Parallel()
+		at := newSite(t, on)
+		s, err := at.open()
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		b := at.bare()
+		for _, change := range []string{"UPDATE settings SET value = 'another' WHERE name = 'tables'", "DELETE FROM settings WHERE name = 'tables'"} {
+			require.NoError(t, b.Run(t.Context(), change))
+			_, err = at.open()
+			require.ErrorContains(t, err, "of a build that was never released", change)
+		}
+	})
+}
+
 func TestMigration_Down(t *testing.T) {
 	postgres.OnEach(t, func(t *testing.T, on postgres.Engine) {
 		t.Parallel()
