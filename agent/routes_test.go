@@ -157,9 +157,9 @@ func TestRoutes_BecomeReady(t *testing.T) {
 	awaitReason(t, p, "")
 	require.Eventually(t, func() bool { // nothing listens here, and the gateway has tried
 		require.NoError(t, env.Client.Get(t.Context(), at, a))
-		return len(a.Status.Conditions) == 1 && strings.Contains(a.Status.Conditions[0].Fix, "the App")
+		return strings.Contains(ingressReady(a).Fix, "the App")
 	}, patience, 100*time.Millisecond)
-	assert.Equal(t, runnerapi.ReasonHostNotServed, a.Status.Conditions[0].Reason)
+	assert.Equal(t, runnerapi.ReasonHostNotServed, ingressReady(a).Reason)
 	assert.Empty(t, a.Status.PublicURLs)
 }
 
