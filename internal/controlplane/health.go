@@ -120,7 +120,7 @@ func (h *health) checkDatabase(ctx context.Context, r *readiness) {
 
 // causeOf returns why the database fails, in words that anyone may read.
 func causeOf(err error) string {
-	if f, ok := errors.AsType[*store.Failure](err); ok {
+	if f, ok := errors.AsType[*store.EngineError](err); ok {
 		return f.Detail
 	}
 	return "does not answer; look at the log"

@@ -21,6 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -115,7 +116,7 @@ func TestHelmRelease_OneCommandAtATime(t *testing.T) {
 	for _, replica := range []*helm.Releases{r, other} {
 		_, err = replica.Deploy(t.Context(), key("busy"), of(guide(t), nil), byTest)
 		p := problemOf(t, err)
-		assert.Equal(t, runnerapi.CodeConflict, p.Code)
+		assert.Equal(t, problem.Busy, p.Code)
 		assert.Contains(t, p.Detail, "put-release of Runner tester is at work on release busy since")
 	}
 	require.Eventually(t, func() bool { // the other replica hears how far it is

@@ -29,7 +29,7 @@ type framing struct {
 
 // note looks at what was read. One goroutine reads at a time.
 func (f *framing) note(p []byte) {
-	for len(p) > 0 && !(f.header && f.length.Load()) {
+	for len(p) > 0 && (!f.header || !f.length.Load()) {
 		part, rest, ended := bytes.Cut(p, []byte("\n"))
 		f.line = append(f.line, part[:min(len(part), len(encodingField)-len(f.line))]...)
 		p = rest

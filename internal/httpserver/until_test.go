@@ -84,7 +84,7 @@ func TestRun_ClientsLeave(t *testing.T) {
 	dial := func() *tls.Conn {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", ln.Addr().String())
 		require.NoError(t, err)
-		return tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}) //nolint:gosec // a test's own server
+		return tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true})
 	}
 	ask := func(conn *tls.Conn) *http.Response {
 		_, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\ntext")

@@ -44,7 +44,7 @@ func TestError_NamesCause(t *testing.T) {
 			t.Setenv(test.set, test.proxy)
 			_, dialed := FromEnvironment().Dial(t.Context(), "nowhere.invalid:443")
 			transport := FromEnvironment().Use(&http.Transport{DisableKeepAlives: true})
-			_, called := transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://nowhere.invalid/", nil)) //nolint:bodyclose // there is none
+			_, called := transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://nowhere.invalid/", nil))
 			for _, err := range []error{dialed, called} {
 				failed, ok := Explain(err)
 				require.True(t, ok, "%v", err)

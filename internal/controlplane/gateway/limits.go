@@ -24,8 +24,9 @@ type Limits struct {
 type Most struct{ All, PerAddress, PerHost, PerAgent int }
 
 var (
-	// DefaultRequests and DefaultStreams are the defaults of Limits.
+	// DefaultRequests is the default of Limits for requests.
 	DefaultRequests = Most{All: 16384, PerAddress: 512, PerHost: 1024, PerAgent: 1536}
+	// DefaultStreams is the default of Limits for streams.
 	DefaultStreams  = Most{All: 65536, PerAddress: 4096, PerHost: 8192, PerAgent: 16384}
 )
 

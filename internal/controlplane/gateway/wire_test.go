@@ -46,7 +46,7 @@ func newWire(t *testing.T, mode string, change ...func(*gateway.Config)) *wire {
 	w.world = newWorld(t, nil, append([]func(*gateway.Config){func(c *gateway.Config) {
 		c.Direct = gateway.Direct{Allowed: loopback, Port: w.balancer.Port(), Timing: quick, Mode: mode}
 	}}, change...)...)
-	w.site.gateway = w.world.gateway
+	w.gateway = w.world.gateway
 	w.handler.Endpoints = agentside.Endpoints{Allowed: loopback, Port: w.balancer.Port()}
 	for _, ln := range []net.Listener{plain, secure} {
 		w.run(func(ctx context.Context) error { return w.serve(ctx, ln) })
@@ -104,7 +104,7 @@ type heard struct {
 // Read implements io.Reader.
 func (h *heard) Read(p []byte) (int, error) {
 	n, err := h.ReadCloser.Read(p)
-	if err == io.EOF && h.ended != nil { //nolint:errorlint // io.Reader's own
+	if err == io.EOF && h.ended != nil {
 		h.ended()
 		h.ended = nil
 	}

@@ -240,7 +240,7 @@ func (s *server) carryOut(ctx context.Context, d *Description, in, out any, run 
 // failed returns the answer to a call that an error ended which is no refusal. Admins get the cause
 // of a failure of the database: they run it.
 func failed(ctx context.Context, err error) *problem.Error {
-	failure, ok := errors.AsType[*store.Failure](err)
+	failure, ok := errors.AsType[*store.EngineError](err)
 	at, isVisit := ctx.Value(visitKey{}).(*visit)
 	switch {
 	case !ok:

@@ -17,13 +17,13 @@ import (
 // retryAfter is when a call that the database failed may be sent again.
 const retryAfter = 2 * time.Second
 
-// Failure is an error of the database itself: it is away, full or damaged.
-type Failure struct {
+// EngineError is an error of the database itself: it is away, full or damaged.
+type EngineError struct {
 	Detail, Fix string
 	err         error
 }
 
-// failure returns an error of a statement, as a Failure if its cause is known.
+// failure returns an error of a statement, as a EngineError if its cause is known.
 func failure(err error) error {
 	if f := diagnose(err); f != nil {
 		return f
@@ -32,19 +32,19 @@ func failure(err error) error {
 }
 
 // Error returns the cause, the database's own words and the fix.
-func (f *Failure) Error() string {
+func (f *EngineError) Error() string {
 	return fmt.Sprintf("database: %s: %v (fix: %s)", f.Detail, f.err, f.Fix)
 }
 
-func (f *Failure) Unwrap() error { return f.err }
+func (f *EngineError) Unwrap() error { return f.err }
 
 // Problem implements problem.Source. It names no cause, which concerns operators alone.
-func (f *Failure) Problem() *problem.Error {
+func (f *EngineError) Problem() *problem.Error {
 	return problem.Errorf(problem.Unavailable, "try again in a moment", "the control plane's database fails").WithRetryAfter(retryAfter)
 }
 
 // Explained returns the problem for an operator, with cause and fix.
-func (f *Failure) Explained() *problem.Error {
+func (f *EngineError) Explained() *problem.Error {
 	return problem.Errorf(problem.Unavailable, f.Fix, "the control plane's database fails: %s", f.Detail).WithRetryAfter(retryAfter)
 }
 
@@ -56,7 +56,7 @@ const (
 )
 
 // sqliteFailures has causes by primary result code (https://sqlite.org/rescode.html).
-var sqliteFailures = map[int]Failure{
+var sqliteFailures = map[int]EngineError{
 	sqlite3.SQLITE_FULL:     {Detail: "the disk is full", Fix: fixSpace},
 	sqlite3.SQLITE_IOERR:    {Detail: "its file cannot be read or written: the disk is full or broken", Fix: fixSpace + "; `dmesg` shows faults of disks"},
 	sqlite3.SQLITE_CORRUPT:  {Detail: "its file is damaged", Fix: fixDamaged},
@@ -69,7 +69,7 @@ var sqliteFailures = map[int]Failure{
 
 // postgresFailures has causes by SQLSTATE, or by its class, which is the first two characters
 // (https://www.postgresql.org/docs/current/errcodes-appendix.html).
-var postgresFailures = map[string]Failure{
+var postgresFailures = map[string]EngineError{
 	"53100": {Detail: "its disk is full", Fix: "make room on PostgreSQL's disk"},
 	"53300": {Detail: "it accepts no more connections", Fix: "raise max_connections of PostgreSQL, or end other clients: pg_stat_activity lists them"},
 	"53":    {Detail: "it lacks resources", Fix: "see PostgreSQL's log"},
@@ -83,12 +83,12 @@ var postgresFailures = map[string]Failure{
 }
 
 // diagnose returns nil for an error that is not the database's own.
-func diagnose(err error) *Failure {
-	with := func(f Failure) *Failure {
+func diagnose(err error) *EngineError {
+	with := func(f EngineError) *EngineError {
 		f.err = err
 		return &f
 	}
-	if known, ok := errors.AsType[*Failure](err); ok {
+	if known, ok := errors.AsType[*EngineError](err); ok {
 		return known
 	}
 	if ours, ok := errors.AsType[*sqlitedriver.Error](err); ok {
@@ -106,7 +106,7 @@ func diagnose(err error) *Failure {
 	}
 	// A transaction whose context ends is rolled back, and its next statement reports only that.
 	if (Away(err) || errors.Is(err, sql.ErrTxDone)) && !errors.Is(err, context.Canceled) {
-		return with(Failure{Detail: "it cannot be reached, or does not answer in time", Fix: fixAway})
+		return with(EngineError{Detail: "it cannot be reached, or does not answer in time", Fix: fixAway})
 	}
 	return nil
 }

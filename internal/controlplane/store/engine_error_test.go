@@ -17,7 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-func TestFailure_NamesCause(t *testing.T) {
+func TestEngineError_NamesCause(t *testing.T) {
 	for want, err := range map[string]error{
 		"its disk is full":                 &pgconn.PgError{Code: "53100"},
 		"it accepts no more connections":   &pgconn.PgError{Code: "53300"},
@@ -25,7 +25,7 @@ func TestFailure_NamesCause(t *testing.T) {
 		"does not answer in time":          fmt.Errorf("begin: %w", context.DeadlineExceeded),
 		"or does not answer":               sql.ErrTxDone,
 	} {
-		f, ok := errors.AsType[*store.Failure](store.FailureOf(err))
+		f, ok := errors.AsType[*store.EngineError](store.FailureOf(err))
 		require.True(t, ok, want)
 		assert.Contains(t, f.Explained().Detail, want)
 		assert.NotEmpty(t, f.Fix)
