@@ -774,7 +774,7 @@ func TestDelete_DelayedSparesNewerSet(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.NotNil(t, r.Objects[0].Problem, "it is said of the object")
-	assert.Equal(t, problem.Conflict, r.Objects[0].Problem.Code)
+	assert.Equal(t, problem.Busy, r.Objects[0].Problem.Code)
 	there()
 	_, err = remove(func(context.Context) (bool, error) { return false, nil })
 	require.NoError(t, err)
