@@ -127,6 +127,13 @@ PIPEOPS_GATEWAY_DIRECT_ALLOW: {{ join "," . | quote }}
 {{- with .directDeny }}
 PIPEOPS_GATEWAY_DIRECT_DENY: {{ join "," . | quote }}
 {{- end }}
+{{- range $of, $most := dict "REQUESTS" .maxRequests "STREAMS" .maxStreams }}
+{{- range $per, $value := dict "" $most.all "_PER_ADDRESS" $most.perAddress "_PER_HOST" $most.perHost "_PER_AGENT" $most.perAgent }}
+{{- with $value }}
+PIPEOPS_GATEWAY_MAX_{{ $of }}{{ $per }}: {{ int64 . | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if .caRoots.existingConfigMap }}
 PIPEOPS_GATEWAY_CA_ROOTS: /etc/pipeops/gateway-ca/ca.crt
 {{- end }}
