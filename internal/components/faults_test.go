@@ -249,7 +249,7 @@ var faults = map[string]fault{
 			pending(t, i, time.Now())
 			return func() { pending(t, i, time.Now().Add(-5*time.Minute)) } // it broke off
 		},
-		code: problem.Conflict, says: "another run is at work on release vertical-pod-autoscaler",
+		code: problem.Busy, says: "another run is at work on release vertical-pod-autoscaler",
 	},
 	"no rights for one kind": {
 		breaks: func(t *testing.T, i *components.Installer) func() {
@@ -359,7 +359,7 @@ func TestSetup_ContinuesAfterKill(t *testing.T) {
 	err = i.Apply(t.Context(), planned(t, i, s))
 	known := &problem.Error{}
 	require.ErrorAs(t, err, &known)
-	assert.Equal(t, problem.Conflict, known.Code, err)
+	assert.Equal(t, problem.Busy, known.Code, err)
 	assert.Contains(t, known.Fix, "broke off after 4m")
 	pending(t, i, time.Now().Add(-5*time.Minute))
 	require.NoError(t, i.Apply(t.Context(), planned(t, i, s)))
