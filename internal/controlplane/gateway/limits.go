@@ -27,7 +27,7 @@ var (
 	// DefaultRequests is the default of Limits for requests.
 	DefaultRequests = Most{All: 16384, PerAddress: 512, PerHost: 1024, PerAgent: 1536}
 	// DefaultStreams is the default of Limits for streams.
-	DefaultStreams  = Most{All: 65536, PerAddress: 4096, PerHost: 8192, PerAgent: 16384}
+	DefaultStreams = Most{All: 65536, PerAddress: 4096, PerHost: 8192, PerAgent: 16384}
 )
 
 func (m Most) or(defaults Most) Most {
