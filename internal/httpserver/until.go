@@ -24,7 +24,7 @@ type Stop struct {
 func Run(ctx context.Context, srv *http.Server, ln net.Listener, stop Stop) error {
 	var leaving Leaving
 	leaving.Watch(srv)
-	s := &server{Server: srv, listener: ln}
+	s, secure := &server{Server: srv, listener: ln}, srv.TLSConfig != nil // net/http sets one, too
 	served := make(chan error, 1)
 	go func() { served <- s.serve() }()
 	select {
@@ -37,7 +37,7 @@ func Run(ctx context.Context, srv *http.Server, ln net.Listener, stop Stop) erro
 	if stop.Linger > 0 {
 		leaving.Leave(ctx, stop.Linger)
 	}
-	if srv.TLSConfig != nil {
+	if secure {
 		s.stopAccepting()
 		late := time.NewTimer(handshakeGrace)
 		defer late.Stop()
