@@ -53,7 +53,7 @@ func (a *CLI) Outcome(ctx context.Context, t *Target, app runnerapi.App, f *Wait
 	newest := app
 	var err error
 	if !app.Settled() {
-		newest, err = t.Apps().Watch(waitCtx, key, app.Generation, p.report)
+		newest, err = watch(waitCtx, t, key, app, p)
 	}
 	if err == nil && newest.Name == "" {
 		newest = app
@@ -79,6 +79,22 @@ func (a *CLI) Outcome(ctx context.Context, t *Target, app runnerapi.App, f *Wait
 		return a.OfOperation(ctx, t, key, app.Operation, status)
 	}
 	return a.Verdict(t, newest, app.Generation, f.Limit)
+}
+
+// watch waits until the App has settled, or has had a later change that leaves the command an
+// outcome, such as superseded.
+func watch(ctx context.Context, t *Target, key runnerapi.Key, app runnerapi.App, p *Progress) (runnerapi.App, error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	return t.Apps().Watch(ctx, key, app.Generation, func(now client.Progress) {
+		p.report(now)
+		if now.Unreachable != nil || app.Operation == "" || !followed(app, now.App) {
+			return
+		}
+		if op, err := t.Operations().Get(ctx, app.Operation); err == nil && op.State != runnerapi.OperationPending {
+			end()
+		}
+	})
 }
 
 const (
