@@ -81,7 +81,7 @@ func finishAnswers(op *huma.Operation) {
 		switch {
 		case status[0] == '2' && op.Method != http.MethodGet:
 			names = append(names, request.OperationIDHeader, "Location")
-		case status == "429" || status == "503":
+		case status == "409" || status == "429" || status == "503":
 			names = append(names, "Retry-After")
 		}
 		if answer.Headers == nil {
