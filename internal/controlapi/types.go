@@ -91,12 +91,12 @@ type Heartbeat struct {
 	Ticket            string      `json:"ticket,omitempty" maxLength:"64" pattern:"^[!-~]*$" doc:"Ticket of the last answer that the process got; absent before the first. It distinguishes two copies of one machine."`
 	Components        []Component `json:"components,omitempty" maxItems:"16" doc:"The installed components of the cluster."`
 	Checks            *Checks     `json:"checks,omitempty" doc:"What the agent's own checks found last; absent before the first and from a standby."`
-	RevokedRunners    []string    `json:"revokedRunners,omitempty" maxItems:"1000" doc:"Serial numbers of the last answer. A control plane that was restored from a backup finds in them what was revoked since."`
+	RevokedRunners    []string    `json:"revokedRunners,omitempty" maxItems:"100" doc:"Serial numbers of the last answer. A control plane that was restored from a backup finds in them what was revoked since."`
 	Update            *Update     `json:"update,omitempty" doc:"How the agent's update of itself stands; absent where the customer has not turned that on, and nothing is offered then."`
 }
 
 // MaxRevokedRunners bounds the serial numbers in a heartbeat.
-const MaxRevokedRunners = 1000
+const MaxRevokedRunners = 100
 
 // MaxComponents bounds the components in a heartbeat.
 const MaxComponents = 16

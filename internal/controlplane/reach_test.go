@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
-// A host is tried again until its App has answered, and anew when another agent has it.
+// A host is tried again until its App has answered, and again when another agent has it.
 func TestReach_UntilAnswered(t *testing.T) {
 	s := storetest.Open(t, &databases, postgres.Chosen(t))
 	var answers atomic.Bool

@@ -44,6 +44,18 @@ func Remove(objects []*unstructured.Unstructured) map[*unstructured.Unstructured
 	return all
 }
 
+// RemoveIn is Remove for what holds objects. warn is called for each of them.
+func RemoveIn[T any](holders []T, object func(T) *unstructured.Unstructured, warn func(T, []string)) {
+	objects := make([]*unstructured.Unstructured, len(holders))
+	for i, h := range holders {
+		objects[i] = object(h)
+	}
+	warnings := Remove(objects)
+	for i, h := range holders {
+		warn(h, warnings[objects[i]])
+	}
+}
+
 // pod is one pod's spec.
 type pod struct {
 	at       string

@@ -176,14 +176,8 @@ func releaseObjects(r *release.Release) ([]*object, error) {
 
 // unduplicated removes the list entries that a server-side apply refuses, with a warning.
 func unduplicated(all []*object) {
-	objects := make([]*unstructured.Unstructured, len(all))
-	for n, o := range all {
-		objects[n] = o.Unstructured
-	}
-	warnings := duplicates.Remove(objects)
-	for _, o := range all {
-		o.warnings = warnings[o.Unstructured]
-	}
+	duplicates.RemoveIn(all, func(o *object) *unstructured.Unstructured { return o.Unstructured },
+		func(o *object, warnings []string) { o.warnings = warnings })
 }
 
 func described(o *object, change string) runnerapi.ReleaseObject {

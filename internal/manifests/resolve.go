@@ -42,20 +42,9 @@ func (r *run) resolve(ctx context.Context, objects []*unstructured.Unstructured)
 			i.fail(i.located(err))
 		}
 	}
-	unduplicated(r.given)
+	duplicates.RemoveIn(r.given, func(i *item) *unstructured.Unstructured { return i.object },
+		func(i *item, warnings []string) { i.out.Warnings = warnings })
 	r.items = inOrder(r.given)
-}
-
-// unduplicated removes the list entries that a server-side apply refuses, with a warning.
-func unduplicated(items []*item) {
-	objects := make([]*unstructured.Unstructured, len(items))
-	for n, i := range items {
-		objects[n] = i.object
-	}
-	warnings := duplicates.Remove(objects)
-	for _, i := range items {
-		i.out.Warnings = warnings[i.object]
-	}
 }
 
 // take makes an item of an object, which stays as it is.

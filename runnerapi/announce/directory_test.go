@@ -334,12 +334,12 @@ func TestDirectory_OutageLosesNothing(t *testing.T) {
 	d := newTestDirectory(t, r)
 	require.NoError(t, d.sync(t.Context()))
 	d.heard["a1"] = 5
-	told := watched(t, d)
+	changes := watched(t, d)
 	r.set(nil, at("a1", 9, StateOffline))
 	require.NoError(t, d.sync(t.Context()))
 	waited := []Event{appEvent(t, AppFailed, "a1", 6), routeEvent(t, "a1", 7), stateEvent(t, AgentOffline, "a1", 8, StateOffline), appEvent(t, AppHealthy, "a1", 9)}
 	handle(t, d, append(waited, waited...)...)
-	assert.Equal(t, []string{"agent.offline", "app.failed", "route.serving", "app.healthy"}, told())
+	assert.Equal(t, []string{"agent.offline", "app.failed", "route.serving", "app.healthy"}, changes())
 	wantRefresh(t, d, false)
 	wantState(t, d, "a1", StateOffline, 9)
 }
@@ -351,11 +351,11 @@ func TestDirectory_ControlPlaneRestored(t *testing.T) {
 	d := newTestDirectory(t, r)
 	require.NoError(t, d.sync(t.Context()))
 	handle(t, d, appEvent(t, AppHealthy, "a1", 1001))
-	told := watched(t, d)
+	changes := watched(t, d)
 	after := appEvent(t, AppFailed, "a1", 2000)
 	after.Previous = 990 // the last one in the backup
 	handle(t, d, after)
-	assert.Equal(t, []string{"app.failed"}, told())
+	assert.Equal(t, []string{"app.failed"}, changes())
 	wantRefresh(t, d, true)
 }
 
@@ -374,16 +374,17 @@ func TestDirectory_ReadsMissedFromTimeline(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	require.NoError(t, d.sync(t.Context()))
-	told := watched(t, d)
+	changes := watched(t, d)
 	handle(t, d, appEvent(t, AppFailed, "a1", 8))
-	assert.Equal(t, []string{"app.degraded", "app.degraded", "app.failed"}, told())
+	assert.Equal(t, []string{"app.degraded", "app.degraded", "app.failed"}, changes())
 	assert.Equal(t, TimelineQuery{After: 5, Before: 8, OldestFirst: true, Limit: MaxTimelineLimit}, asked[0])
 	r.set(nil, at("a1", 9, StateOnline))
 	require.NoError(t, d.sync(t.Context()))
-	assert.Equal(t, []string{"app.degraded"}, told())
+	assert.Equal(t, []string{"app.degraded"}, changes())
 }
 
-// watched returns a function that returns the types of what the directory told since the last call.
+// watched returns a function that returns the types of what the directory changes since the last
+// call.
 func watched(t *testing.T, d *Directory) func() []string {
 	t.Helper()
 	w := &watcher{changes: make(chan Change, watchBuffer), tooSlow: make(chan struct{})}

@@ -229,7 +229,7 @@ func othersName(i int) string { return fmt.Sprintf("others-%d", i%unmanagedNames
 
 func othersPod(i int, node string) *corev1.Pod {
 	name := fmt.Sprintf("pod-%d", i)
-	labels := map[string]string{"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "somebody-else"}
+	labels := map[string]string{"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "another"}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: othersName(i), Name: name, Labels: labels},
 		Spec: corev1.PodSpec{NodeName: node, AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{

@@ -84,20 +84,34 @@ func (p *Authenticator) agent(ctx context.Context, cert *x509.Certificate) (stor
 // KnownAgent returns the agent of a certificate of ours, which may have ended, if the certificate's
 // key is the agent's.
 func (p *Authenticator) KnownAgent(ctx context.Context, id string, cert *x509.Certificate) (store.Agent, error) {
-	a, err := p.Store.Agent(ctx, id)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return store.Agent{}, UnknownAgent(id)
-	case err != nil:
+	a, err := AdmittedAgent(ctx, p.Store, id)
+	if err != nil {
 		return store.Agent{}, p.undecided(err)
-	case a.Revoked():
-		return store.Agent{}, RevokedAgent(a)
 	}
 	if key := KeyPrint(cert); key == a.Key || key == a.PreviousKey {
 		return a, nil
 	}
 	a, err = p.recall(ctx, a, cert)
 	return a, p.undecided(err)
+}
+
+// agents is where agents are looked up: the store, or a transaction in it.
+type agents interface {
+	Agent(ctx context.Context, id string) (store.Agent, error)
+}
+
+// AdmittedAgent returns an agent unless it is unknown or revoked.
+func AdmittedAgent(ctx context.Context, in agents, id string) (store.Agent, error) {
+	a, err := in.Agent(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return store.Agent{}, UnknownAgent(id)
+	case err != nil:
+		return store.Agent{}, err
+	case a.Revoked():
+		return store.Agent{}, RevokedAgent(a)
+	}
+	return a, nil
 }
 
 // UnknownAgent is the error for an agent that is not registered.

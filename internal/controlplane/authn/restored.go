@@ -24,7 +24,7 @@ func (p *Authenticator) recall(ctx context.Context, a store.Agent, cert *x509.Ce
 		return store.Agent{}, err
 	}
 	err := p.Store.Update(ctx, func(tx *store.Tx) (err error) {
-		if a, err = tx.Agent(ctx, a.ID); err != nil || a.Key == KeyPrint(cert) { // another call recalled it
+		if a, err = AdmittedAgent(ctx, tx, a.ID); err != nil || a.Key == KeyPrint(cert) { // another call recalled it
 			return err
 		}
 		if err := lost(ctx, tx, a, cert); err != nil {

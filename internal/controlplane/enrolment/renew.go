@@ -2,7 +2,6 @@ package enrolment
 
 import (
 	"context"
-	"errors"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
@@ -64,14 +63,10 @@ func (r *Registrar) recovered(ctx context.Context, req controlapi.RenewRequest) 
 // rekey records the key that is certified next. The proven key stays valid until then, because the
 // answer with the new certificate may be lost.
 func rekey(ctx context.Context, tx *store.Tx, agentID, proven, next string) error {
-	a, err := tx.Agent(ctx, agentID)
+	a, err := authn.AdmittedAgent(ctx, tx, agentID)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return authn.UnknownAgent(agentID)
 	case err != nil:
 		return err
-	case a.Revoked():
-		return authn.RevokedAgent(a)
 	case proven != a.Key && proven != a.PreviousKey:
 		return controlapi.Errorf(controlapi.CodeCertificateUnknown, authn.FixRegister, "agent %s has another key since", agentID)
 	}

@@ -125,15 +125,9 @@ func saidBy(a store.Agent, beat controlapi.Heartbeat) store.Agent {
 func (r *Fleet) note(ctx context.Context, agentID string, beat controlapi.Heartbeat) error {
 	now := r.cfg.Now()
 	return r.store.Update(ctx, func(tx *store.Tx) error {
-		a, err := tx.Agent(ctx, agentID)
-		if errors.Is(err, store.ErrNotFound) {
-			return authn.UnknownAgent(agentID)
-		}
+		a, err := authn.AdmittedAgent(ctx, tx, agentID) // again: the call was allowed before
 		if err != nil {
 			return err
-		}
-		if a.Revoked() { // since the call was allowed
-			return authn.RevokedAgent(a)
 		}
 		before := a
 		a = saidBy(a, beat)

@@ -37,7 +37,7 @@ var (
 	noTrace = failure{http.StatusMethodNotAllowed, "max-forwards", "The request ends here",
 		"The gateway does not answer TRACE by itself.", "send a larger Max-Forwards, or none", 0}
 	badTarget = failure{http.StatusBadRequest, "bad-target", "The request cannot be read",
-		"Its path or query has a space or a control character, or is no path.", "escape such characters, a space as %20", 0}
+		"Its path or query has a space or a control character, or is not a path.", "escape such characters, a space as %20", 0}
 	badHost = failure{http.StatusBadRequest, "bad-host", "The request cannot be read",
 		"The port in its host is no number.", "send the host as the URL has it", 0}
 	badBody = failure{http.StatusBadRequest, "bad-body", "The request cannot be read",

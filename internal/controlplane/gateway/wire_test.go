@@ -359,7 +359,7 @@ func TestWire_HTTP1(t *testing.T) {
 		{"9110 7.2 a host in Unicode", raw("GET / HTTP/1.1", "Host: bücher.example"), "", "", " 400 "},
 		{"3986 3.2.3 a port", raw("GET / HTTP/1.1", at+":443"), "", at + ":443\r\n", " 200 "},
 		{"3986 3.2.3 an empty port", raw("GET / HTTP/1.1", at+":"), "", at, " 200 "},
-		{"3986 3.2.3 a port that is no number", raw("GET / HTTP/1.1", at+":evil.com"), "", "", " 400 "},
+		{"3986 3.2.3 a port that is not a number", raw("GET / HTTP/1.1", at+":evil.com"), "", "", " 400 "},
 		{"1034 3.1 the root's dot", raw("GET / HTTP/1.1", at+"."), "", at + ".\r\n", " 200 "},
 		{"4343 3 capitals", raw("GET / HTTP/1.1", "Host: "+strings.ToUpper(host)), "", strings.ToUpper(host), " 200 "},
 		{"9112 2.2 an empty line before", "\r\n" + ask("GET /"), "", "", " 400 "},

@@ -105,15 +105,9 @@ func (r *Registry) PutRoutes(ctx context.Context, agentID string, req controlapi
 	now := r.now()
 	set := store.RouteSet{Digest: req.Digest(), Omitted: req.Omitted, At: now}
 	err := r.store.Update(ctx, func(tx *store.Tx) error {
-		a, err := tx.Agent(ctx, agentID)
-		if errors.Is(err, store.ErrNotFound) {
-			return authn.UnknownAgent(agentID)
-		}
+		a, err := authn.AdmittedAgent(ctx, tx, agentID) // again: the call was allowed before
 		if err != nil {
 			return err
-		}
-		if a.Revoked() { // since the call was allowed
-			return authn.RevokedAgent(a)
 		}
 		known, err := tx.RouteSet(ctx, agentID)
 		if err != nil {

@@ -235,16 +235,11 @@ func (c *collector) link(hash plumbing.Hash, p place) error {
 	}
 	blob, err := object.GetBlob(c.store, hash)
 	if err != nil || blob.Size > maxLink {
-		return nil // as for a file that is too large
+		return nil //nolint:nilerr // as for a file that is too large
 	}
-	r, err := blob.Reader()
+	text, err := contentOf(blob)
 	if err != nil {
-		return broken(err)
-	}
-	defer func() { _ = r.Close() }()
-	text, err := io.ReadAll(r)
-	if err != nil {
-		return broken(err)
+		return err
 	}
 	target := path.Join(path.Dir(p.real), string(text))
 	via := append(slices.Clone(p.via), p.real)
@@ -253,9 +248,22 @@ func (c *collector) link(hash plumbing.Hash, p place) error {
 	}
 	e, err := c.root.FindEntry(target)
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // a link to nothing
 	}
 	return c.entry(*e, place{p.at, target, via, p.depth})
+}
+
+func contentOf(blob *object.Blob) ([]byte, error) {
+	r, err := blob.Reader()
+	if err != nil {
+		return nil, broken(err)
+	}
+	defer func() { _ = r.Close() }()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, broken(err)
+	}
+	return text, nil
 }
 
 func (c *collector) blob(hash plumbing.Hash, at string) error {
@@ -276,14 +284,9 @@ func (c *collector) blob(hash plumbing.Hash, at string) error {
 	if c.left -= blob.Size; c.left < 0 {
 		return tooLarge("has more than the agent takes, with what is there several times")
 	}
-	r, err := blob.Reader()
+	text, err := contentOf(blob)
 	if err != nil {
-		return broken(err)
-	}
-	defer func() { _ = r.Close() }()
-	text, err := io.ReadAll(r)
-	if err != nil {
-		return broken(err)
+		return err
 	}
 	c.files[at] = text
 	return nil

@@ -49,7 +49,7 @@ func Watched(changes []announce.Change, events []announce.Event) (problems []str
 			continue
 		}
 		if c.Sequence <= newest {
-			problems = append(problems, fmt.Sprintf("event %d (%s) was told after event %d", c.Sequence, c.Type, newest))
+			problems = append(problems, fmt.Sprintf("event %d (%s) was reported after event %d", c.Sequence, c.Type, newest))
 		}
 		told[c.Sequence], newest = true, max(newest, c.Sequence)
 	}
@@ -57,7 +57,7 @@ func Watched(changes []announce.Change, events []announce.Event) (problems []str
 		e := &events[i]
 		if !e.Type.IsAgent() && !told[e.Sequence] {
 			told[e.Sequence] = true // reported once
-			problems = append(problems, fmt.Sprintf("event %d (%s) was never told", e.Sequence, e.Type))
+			problems = append(problems, fmt.Sprintf("event %d (%s) was not reported", e.Sequence, e.Type))
 		}
 	}
 	return problems

@@ -185,8 +185,8 @@ func TestWatched(t *testing.T) {
 	}
 	events := []announce.Event{event(1, "a", announce.AgentOnline, ""), event(2, "b", announce.AppFailed, ""), event(3, "c", announce.AppFailed, ""), event(2, "b", announce.AppFailed, "")}
 	assert.Empty(t, ledger.Watched([]announce.Change{change(2), change(3)}, events))
-	assert.Equal(t, []string{"event 2 (app.failed) was never told"}, ledger.Watched([]announce.Change{change(3)}, events))
-	assert.Equal(t, []string{"event 2 (app.failed) was told after event 3"}, ledger.Watched([]announce.Change{change(3), change(2)}, events))
+	assert.Equal(t, []string{"event 2 (app.failed) was not reported"}, ledger.Watched([]announce.Change{change(3)}, events))
+	assert.Equal(t, []string{"event 2 (app.failed) was reported after event 3"}, ledger.Watched([]announce.Change{change(3), change(2)}, events))
 }
 
 func TestTold(t *testing.T) {

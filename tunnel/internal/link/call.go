@@ -18,7 +18,7 @@ const (
 	ProofMark byte = 1
 	// PublicMark begins a stream of public traffic. The server opens it.
 	PublicMark byte = 2
-	// LeaveMark tells the agent that the server stops: each answer to a request of the public is to
+	// LeaveMark announces that the server stops: each answer to a request of the public is to
 	// be the last one of its stream. The server sends it alone.
 	LeaveMark byte = 3
 )

@@ -58,10 +58,10 @@ func (s *Stream) CloseWrite() error {
 	s.writing.Lock() // a Write is not cut short
 	defer s.writing.Unlock()
 	s.mu.Lock()
-	tell := !s.closed && !s.sent && s.err == nil
+	notify := !s.closed && !s.sent && s.err == nil
 	s.sent = true
 	s.mu.Unlock()
-	if tell {
+	if notify {
 		s.session.out.put(header{kind: frameWindow, flags: flagFIN, stream: s.id}, false)
 	}
 	return nil
@@ -77,13 +77,13 @@ func (s *Stream) Close() error {
 	s.closed = true
 	s.got.clear()
 	over := s.finished || s.err != nil
-	tell, reset := s.err == nil && !s.sent, s.sent && !over
+	notify, reset := s.err == nil && !s.sent, s.sent && !over
 	if !over && !reset {
 		s.forget = time.AfterFunc(s.session.cfg.CloseTimeout, s.giveUp)
 	}
 	s.wake()
 	s.mu.Unlock()
-	if tell {
+	if notify {
 		s.session.out.put(header{kind: frameWindow, flags: flagFIN, stream: s.id}, false)
 	}
 	switch {
