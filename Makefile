@@ -115,7 +115,7 @@ bench-apps bench-streams bench-monitoring: bench-%:
 	@exec $(BIN)/bench $* $(BENCH_FLAGS)
 bench-tunnel: ## Of these the tunnel beside its peers: some ten minutes
 bench-agents: ## Of these a control plane with 10 000 agents, and its console: some eight minutes
-bench-gateway: ## Of these the gateway beside direct connections and frp's HTTPS vhost: some three minutes
+bench-gateway: ## Of these the gateway beside direct connections: some three minutes
 bench-tunnel bench-agents bench-gateway: bench-%:
 	@go run ./test/setup bench-$*
 	@mkdir -p $(BIN)

@@ -82,21 +82,15 @@ func (b *apps) spec(version int) runnerapi.AppSpec {
 }
 
 // measureLists asks for all Apps, one call after another: from the call to the last App decoded.
-// Between them it asks for one App, which is next to no work: what that takes is the way, and what
-// else the machine is doing.
 func (b *apps) measureLists(ctx context.Context) {
-	var one, all []float64
-	for i := range warmups + b.Lists {
+	var all []float64
+	for range warmups + b.Lists {
 		start := time.Now()
-		run.Must(b.client.Apps().Get(ctx, b.app(i)))
-		one = append(one, run.Milliseconds(time.Since(start)))
-		start = time.Now()
 		if n := len(run.Must(b.client.Apps().List(ctx, ""))); n != b.Apps {
 			run.Failf("the list has %d Apps of %d", n, b.Apps)
 		}
 		all = append(all, run.Milliseconds(time.Since(start)))
 	}
-	b.addTimes("get", one[warmups:])
 	b.addTimes("list", all[warmups:])
 }
 
@@ -105,28 +99,22 @@ func (b *apps) addTimes(id string, took []float64) {
 	b.Add(id+"_p99", run.Percentile(took, 0.99))
 }
 
-// measureDeploys deploys changed specs, to one App after another, in two series: each when the
-// rollout of the one before has ended, and each at once, so that the rollouts of the ones before
-// share the machine with it. It measures from each call until the API server shows the Deployment
-// with the new spec.
+// measureDeploys deploys changed specs, to one App after another, each when the rollout of the one
+// before has ended. It measures from each call until the API server shows the Deployment with the
+// new spec.
 func (b *apps) measureDeploys(ctx context.Context) {
-	for series, id := range []string{"deploy", "deploy_crowd"} {
-		var answered, applied []float64
-		for i := range b.Deploys {
-			i += series * b.Deploys
-			key, version := b.app(i), 1+i/b.Apps
-			changed := b.watchDeployment(ctx, key, fmt.Sprint(version))
-			start := time.Now()
-			app := run.Must(b.client.Apps().Deploy(ctx, key, b.spec(version), write))
-			answered = append(answered, run.Milliseconds(time.Since(start)))
-			applied = append(applied, run.Milliseconds(changed(ctx).Sub(start)))
-			if series == 0 {
-				b.awaitRollout(ctx, key, app.Generation)
-			}
-		}
-		b.Add(id+"_answer_p50", run.Percentile(answered, 0.5))
-		b.addTimes(id+"_applied", applied)
+	var answered, applied []float64
+	for i := range b.Deploys {
+		key, version := b.app(i), 1+i/b.Apps
+		changed := b.watchDeployment(ctx, key, fmt.Sprint(version))
+		start := time.Now()
+		app := run.Must(b.client.Apps().Deploy(ctx, key, b.spec(version), write))
+		answered = append(answered, run.Milliseconds(time.Since(start)))
+		applied = append(applied, run.Milliseconds(changed(ctx).Sub(start)))
+		b.awaitRollout(ctx, key, app.Generation)
 	}
+	b.Add("deploy_answer_p50", run.Percentile(answered, 0.5))
+	b.addTimes("deploy_applied", applied)
 }
 
 // watchDeployment watches for an App's Deployment with a version of the spec.

@@ -25,7 +25,7 @@ func (o *Output) Flags(flags *flag.FlagSet) {
 }
 
 // notSizes are flags that are not sizes.
-var notSizes = []string{"out", "page", "keep", "pprof", "short"}
+var notSizes = []string{"out", "page", "short"}
 
 // Run is a set whose run is in progress.
 type Run struct {

@@ -6,8 +6,6 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
@@ -16,7 +14,7 @@ import (
 // agents measures a control plane, which is a process of its own, with thousands of simulated
 // agents.
 type agents struct {
-	Agents  int           `flag:"agents" usual:"10000" short:"500" help:"simulated agents; as many as there may be open files for, if that is less"`
+	Agents  int           `flag:"agents" usual:"10000" short:"500" help:"simulated agents"`
 	Settle  time.Duration `flag:"settle" usual:"45s" short:"5s" help:"wait after the storm, until heartbeats are as seldom as they get"`
 	Idle    time.Duration `flag:"idle" usual:"1m0s" short:"8s" help:"how long idleness is measured"`
 	Events  int           `flag:"events" usual:"20000" short:"4000" help:"announcements over the broker's outages"`
@@ -24,7 +22,6 @@ type agents struct {
 	Looks   int           `flag:"looks" usual:"50" short:"5" help:"how often each page of the console is looked at"`
 	// Go collects at least every two minutes, and returns memory after that.
 	Closed time.Duration `flag:"closed" usual:"2m30s" short:"5s" help:"wait after the console's pages were closed, until memory is looked at"`
-	Pprof  string        `flag:"pprof" help:"address at which the control plane serves its profiles"`
 
 	*run.Run
 	sys      *harness.System
@@ -36,19 +33,16 @@ type agents struct {
 const (
 	benchRunner = "bench"
 	// loopback is an address of this machine that no other process uses.
-	loopback = "127.0.66.1"
-	// descriptorsPerTwo is the control plane's descriptors for two agents: their tunnels and, for
-	// agents with frequent heartbeats, a connection for these. otherDescriptors is for everything
-	// else.
-	descriptorsPerTwo, otherDescriptors = 3, 300
-	connectTimeout                      = 3 * time.Minute
+	loopback       = "127.0.66.1"
+	connectTimeout = 3 * time.Minute
 	// lookEvery is how often the crowd is asked how its agents are.
 	lookEvery = 250 * time.Millisecond
 )
 
 func (b *agents) Measure(ctx context.Context, r *run.Run) {
 	b.Run = r
-	b.fit()
+	b.Tellers = min(b.Tellers, b.Agents)
+	b.Events = max(b.Events/b.Tellers, 1) * b.Tellers
 	r.Step("RabbitMQ, the control plane on SQLite, a Runner that listens", func() { b.begin(ctx) })
 	r.Step(fmt.Sprintf("%d simulated agents register", b.Agents), func() { b.enrol(ctx) })
 	r.Step("all connect at once", func() { b.storm(ctx) })
@@ -58,24 +52,9 @@ func (b *agents) Measure(ctx context.Context, r *run.Run) {
 	r.Step(fmt.Sprintf("%d announcements, after an outage of RabbitMQ", b.Events), func() { b.announce(ctx) })
 }
 
-// fit limits the agents to the files that a process may open here.
-func (b *agents) fit() {
-	var limit unix.Rlimit
-	run.Check(unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	if room := 2 * (int(limit.Max) - otherDescriptors) / descriptorsPerTwo; room < b.Agents { //nolint:gosec // it is no such number
-		b.Say("a process may have %d files open here: %d agents in place of %d (ulimit -Hn)", limit.Max, room, b.Agents)
-		b.Agents = room
-	}
-	b.Tellers = min(b.Tellers, b.Agents)
-	b.Events = max(b.Events/b.Tellers, 1) * b.Tellers
-}
-
 func (b *agents) begin(ctx context.Context) {
 	// The crowd comes from one address, as agents do behind a load balancer.
 	args := []string{"--log-level", "warn", "--shared-address", "127.0.0.0/8"}
-	if b.Pprof != "" {
-		args = append(args, "--pprof-listen", b.Pprof)
-	}
 	b.sys = run.Must(harness.New(harness.Options{Name: "bench-agents", Out: os.Stdout, ListenIP: loopback, ControlPlaneArgs: args}))
 	b.OnCloseWithin(b.sys.Close)
 	b.sys.Binaries = run.Must(harness.Build(ctx))
@@ -101,10 +80,8 @@ func (b *agents) enrol(ctx context.Context) {
 // seconds later that was.
 func (b *agents) awaitBack(ctx context.Context, since time.Time) float64 {
 	b.Await(ctx, connectTimeout, lookEvery, func() {
-		s := b.crowd.Look(since)
-		if s.Back < b.Agents {
-			run.Failf("%d of %d agents are there, %d have a tunnel, %d a heartbeat answered; what failed: %s",
-				s.Back, b.Agents, s.Connected, s.Heard, s.Trouble)
+		if n, trouble := b.crowd.Back(since); n < b.Agents {
+			run.Failf("%d of %d agents have a tunnel and a heartbeat answered; what failed: %s", n, b.Agents, trouble)
 		}
 	})
 	return time.Since(since).Seconds()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"time"
 
@@ -41,7 +40,6 @@ const (
 	// floodStart is how long the flood takes to connect.
 	floodStart   = time.Second / 2
 	hostsOfAgent = 10
-	lookups      = 1_000_000
 )
 
 func (b *gateway) Measure(ctx context.Context, r *run.Run) {
@@ -49,7 +47,7 @@ func (b *gateway) Measure(ctx context.Context, r *run.Run) {
 	r.Step("start all ways, each side in a process of its own", func() { b.begin(ctx) })
 	r.Step(fmt.Sprintf("requests and bulk, %d rounds in turns", b.Rounds), func() { b.measureWays(ctx) })
 	r.Step(fmt.Sprintf("beside a flood, %d rounds", b.Rounds), func() { b.measureBeside(ctx) })
-	r.Step(fmt.Sprintf("a table of %d hosts", b.Hosts), func() { b.measureTable(ctx) })
+	r.Step(fmt.Sprintf("%d changes of a table of %d hosts", b.Changes, b.Hosts), func() { b.measureChanges(ctx) })
 	for _, p := range []way.Protocol{way.HTTP1, way.HTTP2} {
 		ours, direct := row{way.GatewayTunnel, p}, row{way.GatewayDirect, p}
 		id := "gateway." + string(p) + "."
@@ -57,7 +55,6 @@ func (b *gateway) Measure(ctx context.Context, r *run.Run) {
 		r.Add(id+"p50", b.results.ratio(ours, direct, "p50.1"))
 		r.Add(id+"down", b.results.ratio(ours, direct, "bulk.down"))
 	}
-	r.Add("gateway.ahead.frp", b.results.ratio(row{way.GatewayTunnel, way.HTTP2}, row{way.GatewayFRP, way.HTTP2}, "rps.50"))
 	ours := b.results.samples[row{way.GatewayTunnel, way.HTTP1}]
 	for _, what := range []string{"runner", "host"} {
 		r.Add("gateway."+what+".p99", run.Ratio(ours[what+".p99.flood"], ours[what+".p99.alone"]))
@@ -71,18 +68,14 @@ func (b *gateway) begin(ctx context.Context) {
 	for _, w := range way.ToApps() {
 		i := startInstance(b.Run, w, b.dir, address, 0)
 		for _, p := range []way.Protocol{way.HTTP1, way.HTTP2} {
-			if w.Name == way.GatewayFRP && p == way.HTTP1 { // frpc makes a connection for each request
-				continue
-			}
 			client := way.Visitor(b.dir, i.at.Public, p)
-			i.await(ctx, client, visitorURL, upTimeout)
+			i.await(ctx, client, visitorURL)
 			b.visitors = append(b.visitors, &contender{row{w.Name, p}, i, client})
 		}
 		if w.Name == way.GatewayTunnel {
-			b.runner = way.Runner(b.dir, i.at.RelaySpare[0], way.HTTP2)
-			i.await(ctx, b.runner, way.BaseURL, upTimeout)
+			b.runner = way.Runner(b.dir, i.at.Runners, way.HTTP2)
+			i.await(ctx, b.runner, way.BaseURL)
 		}
-		b.Say("%-15s %s", w.Name, w.Note)
 	}
 }
 
@@ -124,42 +117,15 @@ func (b *gateway) measureBeside(ctx context.Context) {
 	})
 }
 
-func tableHost(i int) string  { return fmt.Sprintf("app%d.example.com", i) }
-func tableAgent(i int) string { return fmt.Sprintf("agent%d", i) }
-
-// measureTable measures memory, lookups and changes in a table of many hosts.
-func (b *gateway) measureTable(ctx context.Context) {
+// measureChanges counts from the change in the database to the first lookup that finds it, in a
+// table of many hosts.
+func (b *gateway) measureChanges(ctx context.Context) {
 	of := map[string][]string{}
 	for i := range b.Hosts {
-		id := tableAgent(i / hostsOfAgent)
-		of[id] = append(of[id], tableHost(i))
+		id := fmt.Sprint("agent", i/hostsOfAgent)
+		of[id] = append(of[id], fmt.Sprintf("app%d.example.com", i))
 	}
 	routes := way.Table(ctx, filepath.Join(b.dir, "table.db"), of)
-	before := heap()
-	another := product.NewTable(routes.Store, time.Now) // of the same database
-	run.Check(another.Refresh(ctx))
-	b.Add("gateway.memory", max(0, heap()-before)/float64(b.Hosts)/1000)
-	runtime.KeepAlive(another)
-	begin := time.Now()
-	for i := range lookups {
-		if _, ok := routes.Table.Lookup(tableHost(i % b.Hosts)); !ok {
-			run.Failf("%s is not in the table", tableHost(i%b.Hosts))
-		}
-	}
-	b.Add("gateway.lookup", run.Milliseconds(time.Since(begin))*1e3/lookups)
-	b.measureChanges(ctx, routes)
-}
-
-func heap() float64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return float64(m.HeapAlloc)
-}
-
-// measureChanges counts from the change in the database to the first lookup that finds it.
-func (b *gateway) measureChanges(ctx context.Context, routes *way.Routes) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	follower := product.NewFollower(product.Follower{
@@ -171,7 +137,7 @@ func (b *gateway) measureChanges(ctx context.Context, routes *way.Routes) {
 	for i := range b.Changes {
 		name := fmt.Sprintf("new%d.example.com", i)
 		begin := time.Now()
-		routes.Put(ctx, tableAgent(i%(b.Hosts/hostsOfAgent)), name)
+		routes.Put(ctx, fmt.Sprint("agent", i%(b.Hosts/hostsOfAgent)), name)
 		follower.Look()
 		b.Await(ctx, time.Minute, time.Millisecond, func() {
 			if _, ok := routes.Table.Lookup(name); !ok {

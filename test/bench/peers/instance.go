@@ -51,7 +51,7 @@ func startInstance(r *run.Run, w way.Way, dir, local string, oneWay time.Duratio
 	address := func(port int) string { return fmt.Sprintf("%s:%d", way.Address(instances), 4000+port) }
 	at := way.Place{
 		Dir: dir, Public: address(0), Tunnel: address(1), Via: address(1), Local: address(2),
-		RelaySpare: [2]string{address(3), address(4)}, AgentSpare: [2]string{address(5), address(6)},
+		Runners: address(3),
 	}
 	if local != "" {
 		at.Local = local
@@ -90,8 +90,8 @@ func (i *instance) stop() {
 }
 
 // await waits until a request is answered. Each attempt uses a new connection.
-func (i *instance) await(ctx context.Context, client *http.Client, url string, within time.Duration) {
-	i.Await(ctx, within, askEvery, func() {
+func (i *instance) await(ctx context.Context, client *http.Client, url string) {
+	i.Await(ctx, upTimeout, askEvery, func() {
 		ctx, cancel := context.WithTimeout(ctx, askFor)
 		defer cancel()
 		defer client.CloseIdleConnections()
@@ -102,11 +102,6 @@ func (i *instance) await(ctx context.Context, client *http.Client, url string, w
 		}
 		load.Get(ctx, client, url+load.PathSmall)
 	})
-}
-
-// awaitRunner waits until a Runner's request is answered.
-func (i *instance) awaitRunner(ctx context.Context, within time.Duration) {
-	i.await(ctx, way.Runner(i.at.Dir, i.at.Public, way.HTTP1), way.BaseURL, within)
 }
 
 // row names a contender.

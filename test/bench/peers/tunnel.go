@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
@@ -18,13 +17,11 @@ import (
 // virtual machine changes its speed for seconds at a time, and compared values must be from the
 // same moment.
 type tunnel struct {
-	Rounds     int           `flag:"rounds" usual:"40" short:"1" help:"rounds of requests, in which the ways take turns; peers are in every third"`
+	Rounds     int           `flag:"rounds" usual:"40" short:"1" help:"rounds of requests, in which the ways take turns"`
 	Duration   time.Duration `flag:"measure" usual:"250ms" short:"400ms" help:"how long each way is measured in a round, at each number of clients"`
 	BulkRounds int           `flag:"bulk-rounds" usual:"15" short:"1" help:"rounds of bulk, of the same kind"`
 	Bulk       time.Duration `flag:"bulk" usual:"300ms" short:"200ms" help:"how long a bulk transfer goes on, about"`
 	RoundTrip  time.Duration `flag:"round-trip" usual:"40ms" help:"the long way's round trip"`
-	Only       string        `flag:"only" help:"measure these ways alone, with commas between; direct is always there"`
-	Steps      string        `flag:"steps" help:"measure this alone, with commas between: requests, bulk, beside, far"`
 
 	*run.Run
 	dir        string
@@ -36,26 +33,13 @@ type tunnel struct {
 // The numbers of clients.
 var levels = []int{1, 50, 200}
 
-// peersEvery is in which of the rounds peers take part: they are compared with what is far from its
-// bound. Direct TLS and ours are in all of them.
-const peersEvery = 3
-
 func (b *tunnel) Measure(ctx context.Context, r *run.Run) {
 	b.Run, b.dir = r, certificates(r)
 	r.Step("start all ways, each side in a process of its own", func() { b.begin(ctx) })
-	for _, step := range []struct {
-		name, title string
-		do          func(context.Context)
-	}{
-		{"requests", fmt.Sprintf("requests of 1, 50 and 200 clients, %d rounds in turns", b.Rounds), b.measureRequests},
-		{"bulk", fmt.Sprintf("bulk down and up, %d rounds", b.BulkRounds), b.measureBulk},
-		{"beside", fmt.Sprintf("50 clients beside a download, stalled and at full speed, %d rounds", b.Rounds), b.measureBeside},
-		{"far", fmt.Sprintf("the same at a round trip of %s", b.RoundTrip), b.measureFar},
-	} {
-		if b.Steps == "" || slices.Contains(strings.Split(b.Steps, ","), step.name) {
-			r.Step(step.title, func() { step.do(ctx) })
-		}
-	}
+	r.Step(fmt.Sprintf("requests of 1, 50 and 200 clients, %d rounds in turns", b.Rounds), func() { b.measureRequests(ctx) })
+	r.Step(fmt.Sprintf("bulk down and up, %d rounds", b.BulkRounds), func() { b.measureBulk(ctx) })
+	r.Step(fmt.Sprintf("50 clients beside a download, stalled and at full speed, %d rounds", b.Rounds), func() { b.measureBeside(ctx) })
+	r.Step(fmt.Sprintf("the same at a round trip of %s", b.RoundTrip), func() { b.measureFar(ctx) })
 	b.figures()
 	r.Tables = []figures.Table{b.results.table()}
 }
@@ -68,20 +52,13 @@ func certificates(r *run.Run) string {
 	return dir
 }
 
-// ways returns the ways to measure.
-func (b *tunnel) ways() []way.Way {
-	names := append(strings.Split(b.Only, ","), way.Direct)
-	return slices.DeleteFunc(way.All(), func(w way.Way) bool { return b.Only != "" && !slices.Contains(names, w.Name) })
-}
-
 // begin starts all ways. They stay up together: unused ones take almost no CPU.
 func (b *tunnel) begin(ctx context.Context) {
-	for _, w := range b.ways() {
+	for _, w := range way.All() {
 		b.instances = append(b.instances, startInstance(b.Run, w, b.dir, "", 0))
 	}
 	for _, i := range b.instances {
-		i.awaitRunner(ctx, upTimeout)
-		b.Say("%-13s %s", i.way.Name, i.way.Note)
+		i.await(ctx, way.Runner(b.dir, i.at.Public, way.HTTP1), way.BaseURL)
 		b.contenders = append(b.contenders, b.contendersOf(i)...)
 	}
 }
@@ -98,37 +75,22 @@ func (b *tunnel) contendersOf(i *instance) (all []*contender) {
 	return all
 }
 
-// taking returns those that take part in a round, in their order.
-func (b *tunnel) taking(round int, peers bool) []*contender {
-	all := slices.Clone(b.contenders)
-	if !peers || round%peersEvery != 0 {
-		all = slices.DeleteFunc(all, func(c *contender) bool { return !compared(c.Way) })
-	}
-	return run.Turns(all, round)
-}
-
 func (b *tunnel) measureRequests(ctx context.Context) {
 	b.InRounds(b.Rounds, func(round int) {
 		for _, level := range levels {
-			for _, c := range b.taking(round, true) {
+			for _, c := range run.Turns(b.contenders, round) {
 				load.RunClosed(ctx, c.client, way.BaseURL+load.PathSmall, level, 0, 0) // connects
 				got := load.RunClosed(ctx, c.client, way.BaseURL+load.PathSmall, level, warmUp, b.Duration)
 				b.results.closed(c, level, got)
-				if round%peersEvery == 0 {
-					b.results.add(c.row, besidePeers(level), got.PerSecond)
-				}
 			}
 		}
 	})
 }
 
-// besidePeers returns the key of the rate in rounds with peers.
-func besidePeers(level int) string { return fmt.Sprintf("rps.%d.beside peers", level) }
-
 func (b *tunnel) measureBulk(ctx context.Context) {
 	b.InRounds(b.BulkRounds, func(round int) {
 		for _, direction := range []string{load.Down, load.Up} {
-			for _, c := range b.taking(round, true) {
+			for _, c := range run.Turns(b.contenders, round) {
 				b.results.add(c.row, "bulk."+direction, load.Bulk(ctx, c.client, way.BaseURL, direction, b.Bulk)/1e6)
 			}
 		}
@@ -138,8 +100,9 @@ func (b *tunnel) measureBulk(ctx context.Context) {
 // measureBeside compares how the p99 of 50 clients changes on our way with how it does on the
 // direct one.
 func (b *tunnel) measureBeside(ctx context.Context) {
+	both := slices.DeleteFunc(slices.Clone(b.contenders), func(c *contender) bool { return !compared(c.Way) })
 	b.InRounds(b.Rounds, func(round int) {
-		for _, c := range b.taking(round, false) {
+		for _, c := range run.Turns(both, round) {
 			for _, beside := range []string{"alone", "stalled", "full speed"} {
 				end := func() {}
 				if beside != "alone" {
@@ -159,12 +122,9 @@ func (b *tunnel) measureFar(ctx context.Context) {
 	for _, i := range b.instances {
 		i.stop()
 	}
-	for _, w := range b.ways() {
-		if b.Short && !compared(w.Name) && w.Name != "frp" {
-			continue
-		}
+	for _, w := range way.All() {
 		i := startInstance(b.Run, w, b.dir, "", b.RoundTrip/2)
-		i.awaitRunner(ctx, upTimeout)
+		i.await(ctx, way.Runner(b.dir, i.at.Public, way.HTTP1), way.BaseURL)
 		for _, c := range b.contendersOf(i) {
 			for _, direction := range []string{load.Down, load.Up} {
 				// Windows open by the round trip: the far way takes longer to get going.
@@ -195,9 +155,9 @@ func (b *tunnel) figures() {
 		add(string(p)+".full", change(ours, "full speed")/change(direct, "full speed"))
 	}
 	ours := row{way.Ours, way.HTTP1}
-	for _, peer := range []string{"chisel", "konnectivity", "frp"} {
+	for _, peer := range []string{"chisel", "frp"} {
 		for _, level := range levels[1:] {
-			add(fmt.Sprintf("ahead.%s.%d", peer, level), b.results.ratio(ours, row{peer, way.HTTP1}, besidePeers(level)))
+			add(fmt.Sprintf("ahead.%s.%d", peer, level), b.results.ratio(ours, row{peer, way.HTTP1}, fmt.Sprintf("rps.%d", level)))
 		}
 	}
 }

@@ -66,7 +66,6 @@ func measure(ctx context.Context, part string, b Benchmark) (err error) {
 	var output figures.Output
 	output.Flags(flags)
 	short := flags.Bool("short", false, "smaller and shorter, for working on what is measured")
-	keep := flags.Bool("keep", false, "stay up at the end, until Ctrl-C")
 	if err := parse(flags, b, short); err != nil {
 		return err
 	}
@@ -85,14 +84,7 @@ func measure(ctx context.Context, part string, b Benchmark) (err error) {
 	if failed != nil { // the figures so far were shown
 		return errors.Join(failed, broken)
 	}
-	if err := r.Publish(flags); err != nil {
-		return errors.Join(broken, err)
-	}
-	if *keep {
-		r.Say("staying up; Ctrl-C ends it")
-		<-ctx.Done()
-	}
-	return broken
+	return errors.Join(broken, r.Publish(flags))
 }
 
 // parse sets the sizes of a benchmark from its tags and the command line.

@@ -83,33 +83,18 @@ func (c Crowd) Connect() {
 	}
 }
 
-// State is the state of the agents.
-type State struct {
-	// Connected counts the agents with a tunnel since the given time or later, and Heard those with
-	// an answered heartbeat since then. Back counts those with both.
-	Connected, Heard, Back int
-	// Trouble is a failure of any agent.
-	Trouble string
-}
-
-// Look returns the state of the agents.
-func (c Crowd) Look(since time.Time) (s State) {
+// Back counts the agents with a tunnel since the given time or later, and an answered heartbeat
+// since then. It returns a failure of any agent, too.
+func (c Crowd) Back(since time.Time) (n int, trouble string) {
 	for _, a := range c {
-		connected, heard := a.connectedSince(since), a.heard.Load() > since.UnixNano()
-		if connected {
-			s.Connected++
-		}
-		if heard {
-			s.Heard++
-		}
-		if connected && heard {
-			s.Back++
+		if a.connectedSince(since) && a.heard.Load() > since.UnixNano() {
+			n++
 		}
 		if t := a.trouble.Load(); t != nil {
-			s.Trouble = *t
+			trouble = *t
 		}
 	}
-	return s
+	return n, trouble
 }
 
 // Beats returns how many heartbeats were answered since the start.

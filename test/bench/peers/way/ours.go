@@ -66,11 +66,10 @@ func agentEnd(ctx context.Context, at Place, public bool) (*tunnel.Tunnel, []fun
 	}
 }
 
-// The ways from a visitor to an App. On all but frp's, TLS ends in the relay: frps cannot end it.
+// The ways from a visitor to an App. On both, TLS ends in the relay.
 const (
 	GatewayTunnel = "gateway"
 	GatewayDirect = "gateway-direct"
-	GatewayFRP    = "gateway-frp"
 	// Host and OtherHost are public.
 	Host, OtherHost = "localhost", "other.localhost"
 )
@@ -78,9 +77,8 @@ const (
 // ToApps returns the ways from a visitor to an App, which Place.Local is the address of.
 func ToApps() []Way {
 	return []Way{
-		{GatewayDirect, "the gateway, which connects to the App", gatewayDirect, func(ctx context.Context, _ Place) { <-ctx.Done() }},
-		{GatewayTunnel, "the gateway, tunnel and agent of this product", gatewayTunnel, gatewayAgent},
-		{GatewayFRP, "stock frp v0.71.0: an https vhost, https2http at the agent", frpVhostRelay, frpVhostAgent},
+		{GatewayDirect, gatewayDirect, func(ctx context.Context, _ Place) { <-ctx.Done() }},
+		{GatewayTunnel, gatewayTunnel, gatewayAgent},
 	}
 }
 
@@ -91,9 +89,9 @@ func gatewayDirect(ctx context.Context, at Place) {
 	}))
 }
 
-// gatewayTunnel has Runners' edge beside the gateway, at the first spare port.
+// gatewayTunnel has Runners' edge beside the gateway.
 func gatewayTunnel(ctx context.Context, at Place) {
-	tunnels, serve := edgeAndTunnel(ctx, at, at.RelaySpare[0])
+	tunnels, serve := edgeAndTunnel(ctx, at, at.Runners)
 	together(append(serve, func() error { return serveGateway(ctx, at, tunnels.DialPublic) })...)
 }
 

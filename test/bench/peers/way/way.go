@@ -11,7 +11,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -36,16 +35,14 @@ type Place struct {
 	Tunnel, Via string
 	// Local is a port of the agent's own machine, for ways that forward to one.
 	Local string
-	// Spare are two otherwise unused ports for each side.
-	RelaySpare, AgentSpare [2]string
+	// Runners is where Runners connect beside a gateway, which is at Public.
+	Runners string
 }
 
 // Way is one way. Relay and Agent each run one side of it. They run in processes of their own,
-// which a signal ends: frp's and konnectivity's parts cannot be stopped otherwise.
+// which a signal ends: frp's parts cannot be stopped otherwise.
 type Way struct {
-	Name string
-	// Note describes it in one line.
-	Note  string
+	Name  string
 	Relay func(ctx context.Context, at Place) // nil for direct
 	Agent func(ctx context.Context, at Place)
 }
@@ -59,11 +56,10 @@ const (
 // All returns the ways.
 func All() []Way {
 	return []Way{
-		{Direct, "direct TLS to the agent, as if it had an inbound port", nil, directAgent},
-		{Ours, "edge, frps and frpc of this product", oursRelay, oursAgent},
-		{"frp", "stock frp v0.71.0: a tcp proxy over TLS", frpRelay, frpAgent},
-		{"chisel", "chisel v1.11.3: a reverse port over SSH in a websocket", chiselRelay, chiselAgent},
-		{"konnectivity", "apiserver-network-proxy v0.34.0: gRPC over TLS, HTTP CONNECT at the front", konnectivityRelay, konnectivityAgent},
+		{Direct, nil, directAgent},
+		{Ours, oursRelay, oursAgent},
+		{"frp", frpRelay, frpAgent},
+		{"chisel", chiselRelay, chiselAgent},
 	}
 }
 
@@ -87,30 +83,6 @@ func together(parts ...func() error) {
 
 func listen(ctx context.Context, address string) net.Listener {
 	return run.Must(new(net.ListenConfig).Listen(ctx, "tcp", address))
-}
-
-// relayTo listens for connections of Runners and forwards each to a connection that dial opens. One
-// that fails is closed.
-func relayTo(ctx context.Context, address string, dial func() (net.Conn, error)) error {
-	for ln := listen(ctx, address); ; {
-		runner, err := ln.Accept()
-		if err != nil {
-			return err
-		}
-		go func() {
-			far, err := dial()
-			if err != nil {
-				_ = runner.Close()
-				return
-			}
-			join := func(to, from net.Conn) {
-				_, _ = io.Copy(to, from)
-				_, _ = to.Close(), from.Close()
-			}
-			go join(runner, far)
-			join(far, runner)
-		}()
-	}
 }
 
 // split returns the host and port of an address.
