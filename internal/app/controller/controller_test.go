@@ -555,3 +555,39 @@ func TestStatus_PhaseOfRuns(t *testing.T) {
 	a := app("", func(a *v1alpha1.App) { a.Spec.Paused = new(true) })
 	assert.Equal(t, runnerapi.PhasePaused, phase(a, made{}, nil, nil, crash))
 }
+
+func TestConverge_FollowsSpec(t *testing.T) {
+	a := app(runnerapi.TypeDeployment, func(a *v1alpha1.App) { a.Spec.Ports = []runnerapi.Port{{Name: "http", Port: 8080}} })
+	f := newController(t, nil, a)
+	ctx := t.Context()
+	require.NoError(t, f.hold(ctx, a))
+	assert.Equal(t, []string{v1alpha1.Finalizer}, a.Finalizers)
+	assert.Equal(t, objectmeta.AppLabels("web"), a.Labels)
+	m, err := f.converge(ctx, a)
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []string{"deployment/web", "service/web"}, m.objects)
+	var s v1alpha1.Status
+	restarted := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{RestartCount: 2}}}}
+	count(&s, a, m.workload, []*corev1.Pod{restarted}, nil)
+	assert.Equal(t, int32(2), s.Restarts)
+	assert.Equal(t, int32(1), s.DesiredReplicas)
+	assert.NotEmpty(t, s.URLs)
+
+	a.Spec.Ports = nil
+	m, err = f.converge(ctx, a)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"deployment/web"}, m.objects)
+	assert.True(t, apierrors.IsNotFound(f.cluster.Get(ctx, client.ObjectKeyFromObject(a), &corev1.Service{})), "what is no longer wanted is removed")
+
+	a.Status.Made, a.Status.Stopped = m.objects, &v1alpha1.Stopped{Generation: 1, Diagnosis: runnerapi.Diagnosis{Cause: "crash_loop"}}
+	m, err = f.converge(ctx, a)
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.Cause("crash_loop"), m.refusal.Cause)
+	assert.Zero(t, *m.workload.(*appsv1.Deployment).Spec.Replicas, "an App that never was healthy has no pods")
+
+	a.Spec.Paused = new(true)
+	m, err = f.converge(ctx, a)
+	require.NoError(t, err)
+	assert.NotNil(t, m.workload)
+	assert.Empty(t, m.objects, "a paused App is left alone")
+}

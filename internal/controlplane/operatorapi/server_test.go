@@ -1,9 +1,12 @@
 package operatorapi_test
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,6 +128,51 @@ func TestOperatorAPI_IdempotencyKey(t *testing.T) {
 	assert.Contains(t, token().Body.String(), "its secret was returned once")
 	a.Advance(25 * time.Hour)
 	assert.Equal(t, 200, token().Code, "keys are forgotten after a day")
+}
+
+func TestClient_CallsServer(t *testing.T) {
+	a := serve(t)
+	agent := a.Agent(t, "shop")
+	listening := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("Role", "admin")
+		assert.Equal(t, "pipeops-controlplane/1.2.3", r.UserAgent())
+		a.ServeHTTP(w, r)
+	}))
+	t.Cleanup(listening.Close)
+	socket := operatorapi.NewSocketClient(func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", listening.Listener.Addr().String())
+	}, "1.2.3")
+	admin := func(context.Context) (operatorapi.Caller, error) {
+		return operatorapi.Caller{Operator: store.Operator{Name: "console", Role: operators.RoleAdmin}, Proven: "operator/console"}, nil
+	}
+	for name, c := range map[string]*operatorapi.Client{"socket": socket, "within": a.Within()} {
+		t.Run(name, func(t *testing.T) {
+			ctx := operatorapi.WithCaller(t.Context(), admin)
+			runner, err := operatorapi.CreateRunner.Do(ctx, c, operatorapi.CreateRunnerInput{
+				Body: operatorapi.CreateRunnerBody{Name: name, TTL: operatorapi.Duration(time.Hour), Agents: "env=prod"},
+			})
+			require.NoError(t, err)
+			assert.Equal(t, name, runner.Runner)
+			_, err = operatorapi.GrantRunner.Do(ctx, c, operatorapi.GrantRunnerInput{Runner: name, Body: operatorapi.GrantRunnerBody{Agents: "env=dev"}})
+			require.NoError(t, err)
+			runners, err := operatorapi.ListRunners.Do(ctx, c, struct{}{})
+			require.NoError(t, err)
+			i := slices.IndexFunc(runners.Items, func(r operatorapi.Runner) bool { return r.Name == name })
+			require.GreaterOrEqual(t, i, 0)
+			assert.Equal(t, operatorapi.Duration(time.Hour), runners.Items[i].TTL)
+			operator, err := operatorapi.CreateOperator.Do(ctx, c, operatorapi.CreateOperatorInput{
+				Body: operatorapi.CreateOperatorBody{Name: name, Role: operators.RoleViewer},
+			})
+			require.NoError(t, err)
+			assert.Equal(t, name, operator.Operator)
+			detail, err := operatorapi.GetAgent.Do(ctx, c, operatorapi.GetAgentInput{Agent: "shop"})
+			require.NoError(t, err)
+			assert.Equal(t, agent.ID, detail.Agent.ID)
+			_, err = operatorapi.GetAgent.Do(ctx, c, operatorapi.GetAgentInput{Agent: "none"})
+			admintest.Refused(t, err, problem.NotFound)
+			require.NoError(t, c.Close())
+		})
+	}
 }
 
 func TestOperatorAPI_LimitsRefusals(t *testing.T) {
