@@ -3,7 +3,6 @@ package attackers
 import (
 	"crypto/tls"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -32,7 +31,6 @@ func TestControlPlane_HostileAgent(t *testing.T) {
 		require.Equal(t, http.StatusOK, got.status, "%v", got)
 	})
 	s.try(t, c, asAgent(token, id))
-	s.floodPlane(t, c, id)
 	out, err := sys.ControlPlane(t.Context(), "agent", "get", "evil")
 	require.NoError(t, err)
 	assert.NoError(t, plain(out), "what the operator sees")
@@ -78,35 +76,6 @@ func events(n int, name string) string {
 		out[i] = event(fmt.Sprintf("e-%d", i), name, "a")
 	}
 	return `{"events":[` + strings.Join(out, ",") + `]}`
-}
-
-// floodPlane has the control plane's listeners meet all hostile connections of the table.
-func (s *scene) floodPlane(t *testing.T, c *caller, id controlapi.Identity) {
-	t.Helper()
-	api, inner := c.tls.Clone(), c.tls.Clone()
-	api.ServerName, _, _ = net.SplitHostPort(c.host)
-	inner.ServerName = id.Tunnel.ServerName
-	for name, target := range map[string]hostile.Target{
-		"the API": {Addr: c.host, TLS: api}, "the tunnel": {Addr: id.Tunnel.Address, TLS: inner},
-	} {
-		attacks := hostile.TLS(target.TLS.ServerName)
-		if name == "the API" {
-			attacks = append(append(attacks, hostile.HTTP2("/v1/agent/heartbeat", 2000)...), hostile.HTTP1("/v1/agent/heartbeat")...)
-		} else {
-			attacks = append(attacks, hostile.Attack{Name: "frames of garbage", Secure: true, Do: func(conn net.Conn) {
-				_, _ = conn.Write([]byte(strings.Repeat("\xff\x00o\x7f", 1<<18)))
-			}})
-		}
-		for _, a := range attacks {
-			t.Run(name+": "+a.Name, func(t *testing.T) {
-				conn, err := target.Send(t.Context(), a)
-				require.NoError(t, err)
-				defer hostile.Reset(conn)
-				got := newCaller(t, honest).call(t.Context(), http.MethodGet, "/v1/cluster", nil, nil)
-				assert.Equal(t, http.StatusOK, got.status, "others are served: %v", got)
-			})
-		}
-	}
 }
 
 func asAgent(token string, id controlapi.Identity) []attempt {

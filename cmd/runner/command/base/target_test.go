@@ -114,7 +114,7 @@ func TestListing(t *testing.T) {
 	}))
 	list := func() *cobra.Command {
 		return Listing[runnerapi.App]{
-			Of: func(c *client.Client) Lister[runnerapi.App] { return c.Apps() },
+			Of:   func(c *client.Client) Lister[runnerapi.App] { return c.Apps() },
 			List: func(apps []runnerapi.App) any { return apps },
 			Table: func(out io.Writer, apps ...runnerapi.App) {
 				cli.Row(out, "NAMESPACE", "NAME")
