@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -133,30 +131,4 @@ func allHeard() error {
 		return fmt.Errorf("%d symptoms in %s; install.sh said these in no test: %q", len(rows), guides[1], unheard)
 	}
 	return nil
-}
-
-// TestDocs_ExitCodes compares the guide with the script's help.
-func TestDocs_ExitCodes(t *testing.T) {
-	said, code := script(t, nil, "help")
-	require.Zero(t, code, said)
-	_, list, found := strings.Cut(said, "\nExit codes\n")
-	require.True(t, found, said)
-	guide := string(read(t, guides[0]))
-	var codes []string
-	for _, found := range regexp.MustCompile(`(?:^|\s)(\d+) [a-z]`).FindAllStringSubmatch(list, -1) {
-		codes = append(codes, found[1])
-	}
-	require.ElementsMatch(t, append(exitCodes(t), "0"), codes, "the help has 0 and each that the script defines")
-	for _, c := range codes {
-		assert.Regexp(t, `\| `+c+` \| [a-z]`, guide)
-	}
-}
-
-// exitCodes are the values of install.sh's EXIT_ variables, as bash has them.
-func exitCodes(t *testing.T) []string {
-	t.Helper()
-	const list = `. "$0"; for name in "${!EXIT_@}"; do echo "${!name}"; done`
-	out, err := exec.CommandContext(t.Context(), "bash", "-euc", list, "../../scripts/install/settings.sh").Output()
-	require.NoError(t, err)
-	return strings.Fields(string(out))
 }

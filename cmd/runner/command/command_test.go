@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -255,27 +254,6 @@ func TestCredentials_Refused(t *testing.T) {
 			assert.Contains(t, stderr, "pipeops-controlplane runner create", stderr)
 		})
 	}
-}
-
-func TestControlPlane_Unreachable(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // whose connections nobody takes
-	require.NoError(t, err)
-	defer func() { _ = ln.Close() }()
-	w.creds.ControlPlane = "https://" + ln.Addr().String()
-	require.NoError(t, w.creds.Write(w.credentials))
-	code, _, stderr := w.run(t, "agents", "--patience", "100ms")
-	assert.Equal(t, base.ExitUnreachable, code)
-	assert.Contains(t, stderr, "the control plane could not be reached for 100ms: it does not answer")
-
-	require.NoError(t, ln.Close())
-	code, _, stderr = w.run(t, "agents", "--patience", "100ms")
-	assert.Equal(t, base.ExitUnreachable, code)
-	assert.Contains(t, stderr, "the control plane could not be reached for 100ms")
-	assert.Contains(t, stderr, "fix: check that it runs at https://127.0.0.1:")
-	_, _, stderr = w.run(t, "agents", "--patience", "0")
-	assert.Regexp(t, `error: the control plane could not be reached: dial tcp 127.0.0.1:[0-9]+: .*refused`, stderr)
 }
 
 // TestProxy_AllConnections has a control plane and an edge that nothing but the proxy reaches.

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
@@ -159,10 +161,22 @@ func TestLogin_ControlPlane(t *testing.T) {
 	version, err := l.ServerVersion(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, "1.2.3", version)
-	l.ControlPlane = "https://127.0.0.1:1"
-	_, err = l.Agents(t.Context())
-	assert.Equal(t, ExitUnreachable, exitCode(t.Context(), err))
-	assert.ErrorContains(t, err, "the control plane could not be reached: ")
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // whose connections nobody takes
+	require.NoError(t, err)
+	defer func() { _ = silent.Close() }()
+	unreachable := func(patience time.Duration) string {
+		l.ControlPlane, l.patience = "https://"+silent.Addr().String(), patience
+		_, err := l.Agents(t.Context())
+		var failed *ExitError
+		require.ErrorAs(t, err, &failed)
+		assert.Equal(t, ExitUnreachable, failed.Code)
+		assert.Contains(t, failed.Fix, "check that it runs at "+l.ControlPlane)
+		return err.Error()
+	}
+	assert.Contains(t, unreachable(100*time.Millisecond), "the control plane could not be reached for 100ms: it does not answer")
+	require.NoError(t, silent.Close())
+	assert.Contains(t, unreachable(100*time.Millisecond), "the control plane could not be reached for 100ms")
+	assert.Regexp(t, `the control plane could not be reached: dial tcp 127.0.0.1:[0-9]+: .*refused`, unreachable(0))
 	stranger, err := newWorld(t).Login()
 	require.NoError(t, err)
 	l.ControlPlane = stranger.ControlPlane
