@@ -4,18 +4,12 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -46,6 +40,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
@@ -463,18 +458,12 @@ type authority struct {
 
 func newCA(t *testing.T, host string) *authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	cert, key, err := selfsigned.PEM(host)
 	require.NoError(t, err)
-	a := &authority{host: netip.MustParseAddr(host), pool: x509.NewCertPool()}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{a.host.AsSlice()},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	a := &authority{host: netip.MustParseAddr(host), pem: cert, pool: x509.NewCertPool()}
+	a.cert, err = tls.X509KeyPair([]byte(cert), []byte(key))
 	require.NoError(t, err)
-	a.cert = tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-	a.pem = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	require.True(t, a.pool.AppendCertsFromPEM([]byte(a.pem)))
+	require.True(t, a.pool.AppendCertsFromPEM([]byte(cert)))
 	return a
 }
 

@@ -2,14 +2,8 @@ package kube_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"os"
 	"slices"
 	"testing"
@@ -29,6 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, kubetest.OwnClusters)) }
@@ -156,14 +151,9 @@ func TestSecret_Types(t *testing.T) {
 
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
-	priv, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	cert, key, err := selfsigned.PEM("example.com")
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"example.com"}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, priv.Public(), priv)
-	require.NoError(t, err)
-	raw, err := x509.MarshalPKCS8PrivateKey(priv)
-	require.NoError(t, err)
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
+	return cert, key
 }
 
 func TestNamespace_Lifecycle(t *testing.T) {

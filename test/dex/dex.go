@@ -4,25 +4,21 @@ package dex
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 // The person who signs in at once, as upstream's connector for tests has it.
@@ -56,22 +52,15 @@ func New(t *testing.T) *Dex {
 // certify makes a certificate of the provider's own.
 func (d *Dex) certify() {
 	d.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	cert, key, err := selfsigned.PEM("127.0.0.1")
 	require.NoError(d.t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true, IsCA: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(d.t, err)
-	d.Certificate, err = x509.ParseCertificate(der)
-	require.NoError(d.t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	block, _ := pem.Decode([]byte(cert))
+	d.Certificate, err = x509.ParseCertificate(block.Bytes)
 	require.NoError(d.t, err)
 	dir := d.t.TempDir()
 	d.certFile, d.keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	require.NoError(d.t, os.WriteFile(d.certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	require.NoError(d.t, os.WriteFile(d.keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
+	require.NoError(d.t, os.WriteFile(d.certFile, []byte(cert), 0o600))
+	require.NoError(d.t, os.WriteFile(d.keyFile, []byte(key), 0o600))
 }
 
 // Start serves until the test ends, for a client to which browsers return at an address.

@@ -23,8 +23,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/charts"
-	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 	"github.com/pipeops/pipeops-vm-agent/test/upstream"
 )
@@ -203,7 +203,7 @@ func tlsSecret(t *testing.T, name, host string) (certificate string) {
 // selfSigned writes a certificate for a host, which is its own authority, and its key.
 func selfSigned(t *testing.T, host string) (certificate, key string) {
 	t.Helper()
-	cert, private, err := harness.SelfSigned(host)
+	cert, private, err := selfsigned.PEM(host)
 	require.NoError(t, err)
 	write := func(name, text string) string {
 		path := filepath.Join(t.TempDir(), name)

@@ -1,17 +1,11 @@
 package harness
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
-	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 // ExampleImage is the image in the documentation's examples.
@@ -77,7 +71,7 @@ spec:
 
 // ExampleFiles writes the files that the examples of the documentation read.
 func ExampleFiles(dir string) error {
-	cert, key, err := SelfSigned("shop.example.com")
+	cert, key, err := selfsigned.PEM("shop.example.com")
 	if err != nil {
 		return err
 	}
@@ -90,30 +84,4 @@ func ExampleFiles(dir string) error {
 		errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return errors.Join(errs...)
-}
-
-// SelfSigned returns a certificate for a host, which is its own authority, and its key, as PEM.
-func SelfSigned(host string) (cert, key string, err error) {
-	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return "", "", err
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	if ip := net.ParseIP(host); ip != nil {
-		template.IPAddresses = []net.IP{ip}
-	} else {
-		template.DNSNames = []string{host}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, pair.Public(), pair)
-	if err != nil {
-		return "", "", err
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(pair)
-	if err != nil {
-		return "", "", err
-	}
-	encode := func(kind string, der []byte) string {
-		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
-	}
-	return encode("CERTIFICATE", der), encode("PRIVATE KEY", secret), nil
 }

@@ -1,17 +1,10 @@
 package install
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"maps"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 const (
@@ -145,22 +140,12 @@ func (s *site) downloads() []string {
 
 // certificateFor makes a CA and a server's certificate.
 func certificateFor(ip net.IP) (certificate tls.Certificate, ca []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	cert, key, err := selfsigned.PEM(ip.String(), "github.com")
 	if err != nil {
 		return certificate, nil, err
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the tests' download site"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{ip}, DNSNames: []string{"github.com"},
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		return certificate, nil, err
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+	certificate, err = tls.X509KeyPair([]byte(cert), []byte(key))
+	return certificate, []byte(cert), err
 }
 
 // file is what is served.

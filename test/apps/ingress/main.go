@@ -4,18 +4,15 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"flag"
 	"log"
-	"math/big"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 const headerTimeout = 10 * time.Second
@@ -28,7 +25,7 @@ func main() {
 }
 
 func serve(listen, to string) error {
-	certificate, err := selfSigned()
+	certificate, _, err := selfsigned.Pair("ingress")
 	if err != nil {
 		return err
 	}
@@ -50,17 +47,4 @@ func passTo(to string) http.Handler {
 			return nil
 		},
 	}
-}
-
-func selfSigned() (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"ingress"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 // repo is what a hostile Git server tries. It has files of a real repository, which Git itself
@@ -59,7 +60,7 @@ func startGit(t *testing.T) *gitHost {
 	}))
 	require.NoError(t, server.Listener.Close())
 	server.Listener = listener
-	cert, key, err := harness.SelfSigned(sys.HostIP())
+	cert, key, err := selfsigned.PEM(sys.HostIP())
 	require.NoError(t, err)
 	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
 	require.NoError(t, err)

@@ -1,0 +1,54 @@
+// Package selfsigned creates certificates for servers of tests. Each one is its own authority.
+package selfsigned
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"time"
+)
+
+// PEM returns a certificate for these names and IP addresses, valid for a day, and its key.
+func PEM(names ...string) (cert, key string, err error) {
+	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", "", err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test server"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, pair.Public(), pair)
+	secret, failed := x509.MarshalPKCS8PrivateKey(pair)
+	encode := func(kind string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	return encode("CERTIFICATE", der), encode("PRIVATE KEY", secret), errors.Join(err, failed)
+}
+
+// Pair returns what PEM does, for a server, and the pool that trusts it.
+func Pair(names ...string) (tls.Certificate, *x509.CertPool, error) {
+	cert, key, err := PEM(names...)
+	if err != nil {
+		return tls.Certificate{}, nil, err
+	}
+	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM([]byte(cert))
+	return pair, pool, err
+}
