@@ -96,6 +96,7 @@ require (
 )
 
 require (
+	al.essio.dev/pkg/shellescape v1.6.0 // quotes arguments for a POSIX shell; the standard library does not
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 )

@@ -156,13 +156,13 @@ func TestGateway_PolicyDenies(t *testing.T) {
 	policy := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
 	policy("{}")
 	run(t, p, t.TempDir(), token(t, p), routesOn, func(c *config.Config) { c.PolicyFile = file })
-	p.AwaitOnline(t, time.Time{})
+	id := p.AwaitOnline(t, time.Time{})
 	env := kubetest.ControlPlane(t)
 	a := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: "production", Name: "open"}}
 	a.Spec = runnerapi.AppSpec{Image: "example.com/web:1", Ports: []runnerapi.Port{{Port: 8080}}, Ingress: &runnerapi.Ingress{Public: true}}
 	require.NoError(t, env.Client.Create(t.Context(), a))
 	t.Cleanup(func() { removeApp(t, a) })
-	host := controlapi.GivenHost("open", "production", name, gatewayDomain)
+	host := controlapi.GivenHost("open", "production", id, gatewayDomain)
 	status := func(reason string) {
 		t.Helper()
 		eventually(t, "the App's status: "+reason, func(ctx context.Context) error {

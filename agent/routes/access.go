@@ -2,6 +2,7 @@ package routes
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
@@ -31,8 +32,14 @@ func (r *Registrar) publicAccess() (to access, known bool) {
 }
 
 // setPublic tells Apps and the policy about the gateway.
-func (r *Registrar) setPublic(ctx context.Context, engine *app.Engine, to access, state controlapi.RoutesState) error {
+func (r *Registrar) setPublic(ctx context.Context, engine *app.Engine, to access, theirs *knownRoutes) error {
+	state := theirs.RoutesState
 	public := publicOf(to, state)
+	for _, left := range theirs.omitted {
+		if _, known := public.Hosts[left.Host]; !known {
+			public.Hosts[left.Host] = ingress.PublicHost{Reason: omittedReason}
+		}
+	}
 	given := public.Given
 	if state.Gateway == "" {
 		given = nil
@@ -41,10 +48,14 @@ func (r *Registrar) setPublic(ctx context.Context, engine *app.Engine, to access
 	return engine.SetPublic(ctx, public)
 }
 
+// omittedReason is why a host is not served whose routes were not sent.
+var omittedReason = fmt.Sprintf("the cluster has more than %d public routes, and the namespace more than its share; remove some of its hosts or paths", controlapi.MaxRoutes)
+
 // publicHost returns what Apps are told about a host.
 func publicHost(h controlapi.HostStatus) ingress.PublicHost {
 	host := ingress.PublicHost{
-		Served: h.Reach == controlapi.ReachReady, Pending: h.Reach == controlapi.ReachPending, Reason: printable.Text(h.Reason),
+		Served: h.Reach == controlapi.ReachReady, Pending: h.Reach == controlapi.ReachPending, Given: h.Proof == controlapi.ProofGiven,
+		Reason: printable.Text(h.Reason),
 	}
 	if h.Served && h.Certificate == controlapi.CertificatePending {
 		host.Pending, host.Reason = true, "wait for the certificate, which the gateway obtains"

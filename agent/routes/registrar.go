@@ -3,6 +3,7 @@
 package routes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -120,6 +121,8 @@ type knownRoutes struct {
 	met  bool
 	sent time.Time // when the control plane was last sent the routes
 	due  time.Duration
+	// omitted are the routes that are not sent.
+	omitted []ingress.Route
 	// again is when the control plane is asked about hosts, from when it was last asked.
 	again time.Duration
 }
@@ -170,12 +173,13 @@ func (r *Registrar) compare(ctx context.Context, control *controlapi.Client, eng
 	if theirs.Gateway == "" {
 		routes = nil // there is nothing that would lead to them
 	}
-	ours, err := bounded(routes)
+	ours, omitted, err := bounded(routes)
 	if err != nil {
 		return err
 	}
+	theirs.omitted = omitted
 	if ours.Digest() == theirs.Digest && (len(routes) == 0 || !theirs.expiring()) {
-		return nil
+		return r.setPublic(ctx, engine, to, theirs)
 	}
 	theirs.sure = false // until it has answered
 	if theirs.RoutesState, err = control.PutRoutes(ctx, ours); err != nil {
@@ -184,14 +188,14 @@ func (r *Registrar) compare(ctx context.Context, control *controlapi.Client, eng
 	theirs.again = 0
 	theirs.sure, theirs.sent, theirs.due = true, time.Now(), sentAtLeast-rand.N(sentAtLeast/4) //nolint:gosec // spreading load needs no secrecy
 	r.Log.Info().Int("routes", len(ours.Routes)).Int("omitted", ours.Omitted).Msg("told the control plane at which hosts the Apps are served")
-	return r.setPublic(ctx, engine, to, theirs.RoutesState)
+	return r.setPublic(ctx, engine, to, theirs)
 }
 
 // serve passes public requests on by the routes that there are now, and returns these. Every
 // replica does: public streams come to all of them.
 func (r *Registrar) serve(ctx context.Context, engine *app.Engine, to access, theirs *knownRoutes) (routes []ingress.Route, err error) {
 	if theirs.met || to.closed() {
-		if err := r.setPublic(ctx, engine, to, theirs.RoutesState); err != nil {
+		if err := r.setPublic(ctx, engine, to, theirs); err != nil {
 			return nil, err
 		}
 	}
@@ -208,35 +212,67 @@ func (r *Registrar) serve(ctx context.Context, engine *app.Engine, to access, th
 
 // backendsOf returns where the routes lead.
 func backendsOf(routes []ingress.Route) []gateway.Route {
-	backends := make([]gateway.Route, len(routes))
-	for i, r := range routes {
-		backends[i] = gateway.Route{
-			Host: r.Host, Path: r.Path, PathType: r.PathType, Addresses: r.Addresses, Endpoint: r.Endpoint, HTTP2: r.HTTP2, Created: r.Created, Within: r.Within,
+	backends := make([]gateway.Route, 0, len(routes))
+	for _, r := range routes {
+		if r.Refused {
+			continue
 		}
+		backends = append(backends, gateway.Route{
+			Host: r.Host, Path: r.Path, PathType: r.PathType, Addresses: r.Addresses, Endpoint: r.Endpoint, HTTP2: r.HTTP2, Created: r.Created, Within: r.Within,
+		})
 	}
 	return backends
 }
 
-// bounded returns as many routes as may be sent, in order.
-func bounded(routes []ingress.Route) (controlapi.RoutesRequest, error) {
-	req, size := controlapi.RoutesRequest{Routes: []controlapi.Route{}}, 0
-	for i, r := range routes {
-		out := controlapi.Route{
-			Host: r.Host, Path: r.Path, PathType: r.PathType, TLS: r.TLS,
-			Namespace: r.App.Namespace, App: r.App.Name, Service: r.Service, Port: r.Port, Ready: r.Ready, Reason: r.Reason,
-			Endpoint: r.Endpoint,
-		}
+// bounded returns as many routes as may be sent, in order, and those that are left out. Namespaces
+// take turns, so that one with many routes pushes out its own alone.
+func bounded(routes []ingress.Route) (req controlapi.RoutesRequest, omitted []ingress.Route, err error) {
+	encoded, size := make(map[int]controlapi.Route, min(len(routes), controlapi.MaxRoutes)), 0
+	full := map[string]bool{} // namespaces of which a route did not fit
+	for _, i := range inTurns(routes) {
+		out := sentRoute(routes[i])
 		text, err := json.Marshal(out)
 		if err != nil {
-			return req, fmt.Errorf("encode a route: %w", err)
+			return req, nil, fmt.Errorf("encode a route: %w", err)
 		}
-		if size += len(text) + 1; i == controlapi.MaxRoutes || size > controlapi.MaxRoutesBytes {
-			req.Omitted = len(routes) - i
-			break
+		if full[out.Namespace] || len(encoded) == controlapi.MaxRoutes || size+len(text)+1 > controlapi.MaxRoutesBytes {
+			full[out.Namespace] = true
+			continue
 		}
-		req.Routes = append(req.Routes, out)
+		size += len(text) + 1
+		encoded[i] = out
 	}
-	return req, nil
+	req.Routes = make([]controlapi.Route, 0, len(encoded))
+	for i, r := range routes {
+		if out, sent := encoded[i]; sent {
+			req.Routes = append(req.Routes, out)
+		} else {
+			omitted = append(omitted, r)
+		}
+	}
+	req.Omitted = len(omitted)
+	return req, omitted, nil
+}
+
+// inTurns returns the indices of routes: the first route of each namespace, then the second of each,
+// and so on.
+func inTurns(routes []ingress.Route) []int {
+	turn, turns := make([]int, len(routes)), map[string]int{}
+	order := make([]int, len(routes))
+	for i, r := range routes {
+		order[i], turn[i] = i, turns[r.App.Namespace]
+		turns[r.App.Namespace]++
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(turn[a], turn[b]) })
+	return order
+}
+
+func sentRoute(r ingress.Route) controlapi.Route {
+	return controlapi.Route{
+		Host: r.Host, Path: r.Path, PathType: r.PathType, TLS: r.TLS,
+		Namespace: r.App.Namespace, App: r.App.Name, Service: r.Service, Port: r.Port, Ready: r.Ready, Reason: r.Reason,
+		Endpoint: r.Endpoint,
+	}
 }
 
 // sayRefused logs why the control plane refused the routes; they are sent again when they

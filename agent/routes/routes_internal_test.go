@@ -58,15 +58,15 @@ func TestRouteOf_SuspendedReason(t *testing.T) {
 func TestPublicOf_HostWithoutCertificate(t *testing.T) {
 	host := controlapi.HostStatus{Host: "a", Served: true, Proof: "given", Certificate: controlapi.CertificateFailed, Reason: "the CA refuses"}
 	state := controlapi.RoutesState{Digest: "d", Gateway: "apps.example.com", Hosts: []controlapi.HostStatus{host}}
-	assert.Equal(t, ingress.PublicHost{Reason: "the CA refuses"}, publicOf(access{}, state).Hosts["a"])
+	assert.Equal(t, ingress.PublicHost{Given: true, Reason: "the CA refuses"}, publicOf(access{}, state).Hosts["a"])
 	known := knownRoutes{RoutesState: state, due: sentAtLeast, sent: time.Now()}
 	assert.LessOrEqual(t, known.next(), hostsSoon)
 	state.Hosts[0].Certificate, state.Hosts[0].Reason = controlapi.CertificatePending, ""
 	assert.True(t, publicOf(access{}, state).Hosts["a"].Pending)
 	state.Hosts[0].Certificate, state.Hosts[0].Reason = controlapi.CertificateReady, "no pod listens"
-	assert.Equal(t, ingress.PublicHost{Reason: "no pod listens"}, publicOf(access{}, state).Hosts["a"])
+	assert.Equal(t, ingress.PublicHost{Given: true, Reason: "no pod listens"}, publicOf(access{}, state).Hosts["a"])
 	state.Hosts[0].Reach, state.Hosts[0].Reason = controlapi.ReachReady, ""
-	assert.Equal(t, ingress.PublicHost{Served: true}, publicOf(access{}, state).Hosts["a"])
+	assert.Equal(t, ingress.PublicHost{Served: true, Given: true}, publicOf(access{}, state).Hosts["a"])
 	known = knownRoutes{RoutesState: state, due: sentAtLeast, sent: time.Now()}
 	assert.Greater(t, known.next(), hostsAgain)
 }
@@ -89,15 +89,38 @@ func manyRoutes(n, pathLength int) []ingress.Route {
 
 func TestBounded(t *testing.T) {
 	for _, c := range []struct{ routes, pathLength int }{{0, 0}, {controlapi.MaxRoutes, 10}, {controlapi.MaxRoutes + 7, 10}, {controlapi.MaxRoutes, 1018}} {
-		req, err := bounded(manyRoutes(c.routes, c.pathLength))
+		req, omitted, err := bounded(manyRoutes(c.routes, c.pathLength))
 		require.NoError(t, err)
 		assert.Equal(t, c.routes, len(req.Routes)+req.Omitted, "what is left out is counted")
+		assert.Len(t, omitted, req.Omitted)
 		assert.LessOrEqual(t, len(req.Routes), controlapi.MaxRoutes)
 		text, err := json.Marshal(req)
 		require.NoError(t, err)
 		assert.LessOrEqual(t, len(text), controlapi.MaxRoutesBytes+100)
 		if c.pathLength > 1000 {
 			assert.Greater(t, len(text), controlapi.MaxRoutesBytes-2000, "as many as fit")
+		}
+	}
+}
+
+// TestBounded_SharesByNamespace: a namespace with many routes pushes none of another out.
+func TestBounded_SharesByNamespace(t *testing.T) {
+	few := manyRoutes(3, 1000)
+	for i := range few {
+		few[i].App.Namespace = "z"
+	}
+	for _, pathLength := range []int{10, 1000} {
+		req, omitted, err := bounded(append(manyRoutes(2*controlapi.MaxRoutes, pathLength), few...))
+		require.NoError(t, err)
+		sent := 0
+		for _, r := range req.Routes {
+			if r.Namespace == "z" {
+				sent++
+			}
+		}
+		assert.Equal(t, len(few), sent)
+		for _, r := range omitted {
+			assert.Equal(t, "n", r.App.Namespace)
 		}
 	}
 }

@@ -218,6 +218,33 @@ func TestPublicApp_GetsHost(t *testing.T) {
 	awaitPublic("both are", runnerapi.ReasonServed, "", "https://"+host+"/", "https://www.example.org/")
 }
 
+// TestPublicApp_KeepsHost: another App that names the host, with a longer path, gets none of its
+// requests, and is told so.
+func TestPublicApp_KeepsHost(t *testing.T) {
+	t.Parallel()
+	_, e, k := onControlPlane(t, "open")
+	const host = "open.apps.example.com"
+	require.NoError(t, e.SetPublic(t.Context(), publicWith(map[string]ingress.PublicHost{host: {Served: true, Given: true}})))
+	spec := web()
+	spec.Ports = []runnerapi.Port{{Port: 8080}}
+	spec.Ingress = &runnerapi.Ingress{Hosts: []runnerapi.IngressHost{{Host: host, Path: "/x"}}}
+	thief := key(k.Namespace, "thief")
+	deploy(t, e, thief, spec)
+	spec.Ingress = &runnerapi.Ingress{Public: true}
+	deploy(t, e, k, spec)
+	eventually(t, "the thief's route is refused", func() bool {
+		all := routesOf(t, e)
+		return len(all) == 2 && all[0].App == k && all[0].Port == 8080 && !all[0].Refused &&
+			all[1].App == thief && all[1].Refused && all[1].Port == 0 && all[1].Addresses == nil
+	})
+	eventually(t, "the thief is told", func() bool {
+		a, err := e.Get(t.Context(), thief)
+		require.NoError(t, err)
+		i := slices.IndexFunc(a.Status.Conditions, func(c runnerapi.Condition) bool { return c.Type == runnerapi.ConditionIngressReady })
+		return i >= 0 && contains(a.Status.Conditions[i].Message, "given to another App") && a.Status.PublicURLs == nil
+	})
+}
+
 // TestPublicApp_KeepsStatus starts an agent that does not know the gateway's state yet.
 func TestPublicApp_KeepsStatus(t *testing.T) {
 	t.Parallel()

@@ -15,13 +15,16 @@ const (
 // Namespaces are ensured before anything is installed, in addition to those of the components.
 var Namespaces = []string{namespaceSystem, "production", "beta", namespaceMonitoring}
 
-// Chart is what upstream publishes, at the version that was tested. The digests of the archives are
-// in digests.yaml. A chart without a repository comes with this program.
+// Chart is what upstream publishes, at the version that was tested. The digests of the charts' files
+// are in digests.yaml. A chart without a repository comes with this program.
 type Chart struct {
 	Repository string `json:"repository,omitempty"`
 	Name       string `json:"name"`
 	Version    string `json:"version"`
 }
+
+// String returns NAME-VERSION: the key of digests.yaml, and the name of the archive without .tgz.
+func (c Chart) String() string { return c.Name + "-" + c.Version }
 
 // Component is something that a cluster may lack.
 type Component struct {

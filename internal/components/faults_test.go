@@ -139,9 +139,9 @@ var faults = map[string]fault{
 	},
 	"a wrong digest": {
 		breaks: func(*testing.T, *components.Installer) func() {
-			return components.SetDigests("vertical-pod-autoscaler-0.11.0: " + strings.Repeat("ab", 32) + "\n")
+			return components.SetDigests("vertical-pod-autoscaler-0.11.0: h1:abab\n")
 		},
-		code: problem.Invalid, says: "this build expects abab",
+		code: problem.Invalid, says: "this build expects h1:abab",
 	},
 	"a directory without the archive": {
 		breaks: func(t *testing.T, i *components.Installer) func() {

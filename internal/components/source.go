@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -26,8 +25,6 @@ type Source struct {
 	Mirror string
 	// Directory, if set, holds all charts as NAME-VERSION.tgz. Nothing is downloaded then.
 	Directory string
-	// Unpinned, if set, is told of a chart of which this build knows no digest.
-	Unpinned func(Chart)
 }
 
 // Archive returns the archive of a chart, which has the digest that this build knows.
@@ -36,7 +33,7 @@ func (s *Source) Archive(ctx context.Context, c Chart) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return archive, s.verify(c, archive)
+	return archive, verify(c, archive)
 }
 
 // load returns a chart whose archive has the digest that this build knows.
@@ -50,7 +47,7 @@ func (s *Source) load(ctx context.Context, c Chart) (*chart.Chart, error) {
 	}
 	ch, err := loader.LoadArchive(bytes.NewReader(archive))
 	if err != nil {
-		return nil, problem.Errorf(problem.Invalid, "see what the repository serves: helm pull "+c.Name, "the archive is no chart: %v", err)
+		return nil, fmt.Errorf("chart %s: %w", c, err)
 	}
 	return ch, nil
 }
@@ -59,7 +56,7 @@ func (s *Source) archive(ctx context.Context, c Chart) ([]byte, error) {
 	if s.Directory == "" {
 		return s.Fetch.Chart(ctx, runnerapi.ChartSource{Repository: cmp.Or(s.Mirror, c.Repository), Name: c.Name, Version: c.Version}, nil)
 	}
-	name := c.Name + "-" + c.Version + ".tgz"
+	name := c.String() + ".tgz"
 	data, err := os.ReadFile(filepath.Join(s.Directory, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, problem.Errorf(problem.NotFound, "put it there: helm pull "+c.Name+" --repo "+c.Repository+" --version "+c.Version,
@@ -68,19 +65,19 @@ func (s *Source) archive(ctx context.Context, c Chart) ([]byte, error) {
 	return data, err
 }
 
-func (s *Source) verify(c Chart, archive []byte) error {
+// verify returns an error unless an archive has the digest that this build knows for a chart.
+func verify(c Chart, packed []byte) error {
 	known, err := digests()
 	if err != nil {
 		return err
 	}
-	want := known[c.Name+"-"+c.Version]
-	sum := sha256.Sum256(archive)
-	if got := hex.EncodeToString(sum[:]); want != "" && got != want {
-		return problem.Errorf(problem.Invalid, "do not install it; compare it with what upstream publishes",
-			"the archive has the SHA-256 digest %s, and this build expects %s", got, want)
+	got, err := ContentDigest(packed)
+	if err != nil {
+		return problem.Errorf(problem.Invalid, "see what the repository serves: helm pull "+c.Name, "the archive is no chart: %v", err)
 	}
-	if want == "" && s.Unpinned != nil {
-		s.Unpinned(c)
+	if want := known[c.String()]; got != want {
+		return problem.Errorf(problem.Invalid, "do not install it; compare it with what upstream publishes",
+			"the files of the chart have the digest %s, and this build expects %s", got, cmp.Or(want, "no such chart"))
 	}
 	return nil
 }

@@ -2,25 +2,37 @@ package controlapi
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
+	"encoding/base32"
 	"strings"
 )
 
 // maxLabel bounds a label of a host name (RFC 1035).
 const maxLabel = 63
 
-// GivenHost returns the host that an App has under the gateway's domain, without any proof:
-// APP-NAMESPACE-AGENT.DOMAIN. A name that would be too long for DNS is cut, and ends with a digest.
-func GivenHost(app, namespace, agent, domain string) string {
-	label := app + "-" + namespace + "-" + agent
-	// A dot is allowed in an App's name, and would begin another label.
-	if len(label) > maxLabel || strings.Contains(label, ".") {
-		sum := sha256.Sum256([]byte(app + "/" + namespace + "/" + agent))
-		digest := hex.EncodeToString(sum[:5])
-		label = strings.ReplaceAll(label, ".", "-")
-		label = strings.TrimRight(label[:min(len(label), maxLabel-len(digest)-1)], "-") + "-" + digest
+// The sizes of digests in the labels of given hosts, in characters of five bits each. A label that
+// holds the App's whole name is ambiguous only for Apps of that name. One that is cut is so for
+// more.
+const (
+	digestLength    = 10
+	digestLengthCut = 16
+)
+
+// ProofGiven is the proof of a given host.
+const ProofGiven = "given"
+
+// GivenHost returns the host that an App has under the gateway's domain, without any other proof:
+// APP-DIGEST.DOMAIN. The digest is of the agent's ID, the namespace and the App's name, so that no
+// other App has the host. A name that would be too long for DNS is cut.
+func GivenHost(app, namespace, agentID, domain string) string {
+	sum := sha256.Sum256([]byte(strings.ToLower(agentID) + "/" + namespace + "/" + app))
+	digest := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))
+	label := strings.ReplaceAll(app, ".", "-") // a dot would begin another label
+	length := digestLength
+	if label != app || len(label)+1+length > maxLabel {
+		length = digestLengthCut
 	}
-	return label + "." + domain
+	label = strings.TrimRight(label[:min(len(label), maxLabel-1-length)], "-")
+	return label + "-" + digest[:length] + "." + domain
 }
 
 // ProofTarget returns the name to which a CNAME record has to lead so that an agent may serve a

@@ -16,8 +16,8 @@ import (
 
 const pathRoutes = "/v1/agent/routes"
 
-// The limits of routes that an agent sends. An agent with more routes sends the first ones and the
-// number of those that it left out.
+// The limits of routes that an agent sends. An agent with more routes sends those of a fair share of
+// each namespace, and the number of those that it left out.
 const (
 	MaxRoutes = 1000
 	// MaxRoutesBytes bounds the encoded routes, so that the request is accepted.
@@ -50,7 +50,7 @@ type RoutesState struct {
 	Digest string `json:"digest" doc:"Of the set, as RoutesRequest.Digest makes it; empty for none."`
 	// Gateway and Hosts tell the agent whether the public reaches its routes.
 	Gateway string       `json:"gateway,omitempty" doc:"Domain of the control plane's gateway; absent where it has none."`
-	Agent   string       `json:"agent,omitempty" doc:"Name of the agent, as its Apps' hosts below the gateway's domain carry it."`
+	Agent   string       `json:"agent,omitempty" doc:"ID of the agent, of which its Apps' hosts below the gateway's domain are made."`
 	Hosts   []HostStatus `json:"hosts,omitempty" maxItems:"1000" doc:"The hosts of the routes, by name."`
 }
 

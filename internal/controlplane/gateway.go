@@ -144,9 +144,11 @@ func newCertificates(c *Config, storage *webcerts.Storage, table *gateway.Table,
 	made := webcerts.Config{
 		Storage: storage, Directory: cfg.CA, Email: cfg.Email, Roots: cfg.CARoots,
 		CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, Wildcard: cfg.wildcard(), Log: c.Log.With().Str("part", "gateway").Logger(),
-		Allowed: func(host string) bool {
-			_, ok := table.Lookup(host)
-			return ok
+		Served: func(name string) string {
+			if host, ok := table.Lookup(name); ok {
+				return host.Name
+			}
+			return ""
 		},
 		Orders: func(ctx context.Context, host string) bool { return ordersCertificate(ctx, storage.DB, table, host) },
 	}

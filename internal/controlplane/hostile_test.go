@@ -129,7 +129,7 @@ func TestCallLimits_FailuresByAddress(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	limits := newCallLimits(p.authn, nil)
-	limits.failures = limit.NewFailures(3, 1, nil)
+	limits.failures = limit.NewFailures[netip.Prefix](3, time.Second)
 	now := time.Now()
 	limits.now = func() time.Time { return now }
 	handler := limits.wrap(p.api.handler(p.tunnels.own.Websockets(t.Context())))
@@ -150,9 +150,9 @@ func TestCallLimits_FailuresByAddress(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, ask("192.0.2.7:4", nil).StatusCode, "it may try again")
 }
 
-// TestCallLimits_SharesByName: an agent that has all its calls under way gets no more, and others
-// get theirs.
-func TestCallLimits_SharesByName(t *testing.T) {
+// TestCallLimits_SharesByCertificate: an agent that has all its calls under way gets no more, and
+// others get theirs: other agents, and the same one with a newer certificate.
+func TestCallLimits_SharesByCertificate(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	one, other := p.registered("one"), p.registered("other")

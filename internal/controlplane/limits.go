@@ -116,35 +116,36 @@ func (c *ControlPlane) Connections() map[string]limit.Stats {
 // The limits of calls of the HTTPS API at a time.
 const (
 	maxCalls        = 16384
-	maxCallsProven  = 32   // of one agent, Runner or operator
+	maxCallsProven  = 32   // with one certificate of an agent, Runner or operator
 	maxCallsUnknown = 4096 // of one address, without a certificate of ours
-	// Failed calls of one address: at once, and per second in the long run.
-	maxFailures, failuresPerSecond = 1000, 10
+	// Failed calls of one address: at once, and one more in each interval.
+	maxFailures, failureEvery = 1000, 100 * time.Millisecond
 	// busyRetry is the delay after which a call beyond its share may be retried.
 	busyRetry = time.Second
 )
 
-// callLimits bounds the calls of the HTTPS API: by name for peers with a certificate of ours, by
-// address for all others. An address with too many failed authentications has to wait. Peers behind
+// callLimits bounds the calls of the HTTPS API: by certificate for peers with one of ours, by address
+// for all others. Who has a replaced certificate of a name does not use up the share of its owner. An
+// address with too many failed authentications has to wait. Peers behind
 // the same address that can authenticate do not wait with it.
 type callLimits struct {
 	authn    *authn.Authenticator
 	shares   *limit.Shares
 	unknown  *limit.Shares
-	failures *limit.Failures
+	failures *limit.Failures[netip.Prefix]
 	now      func() time.Time
 }
 
 func newCallLimits(p *authn.Authenticator, shared []netip.Prefix) *callLimits {
 	return &callLimits{
 		authn: p, shares: limit.NewShares(maxCalls, maxCallsProven), unknown: limit.NewShares(maxCalls, maxCallsUnknown),
-		failures: limit.NewFailures(maxFailures, failuresPerSecond, shared), now: time.Now,
+		failures: limit.NewFailures[netip.Prefix](maxFailures, failureEvery).Except(limit.Within(shared)), now: time.Now,
 	}
 }
 
 func (l *callLimits) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, proven := l.proven(r)
+		key, proven := l.proven(r)
 		shares := l.shares
 		from := limit.PeerOfText(r.RemoteAddr)
 		if !proven {
@@ -152,9 +153,9 @@ func (l *callLimits) wrap(next http.Handler) http.Handler {
 				refuseCall(w, "too many calls from this address failed", wait)
 				return
 			}
-			name, shares = from.String(), l.unknown
+			key, shares = from.String(), l.unknown
 		}
-		leave, ok := shares.Enter(name)
+		leave, ok := shares.Enter(key)
 		if !ok {
 			refuseCall(w, "too many calls are under way", busyRetry)
 			return
@@ -172,8 +173,8 @@ func (l *callLimits) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// proven returns the name in an unexpired certificate that our CA signed. The call itself checks
-// whether the certificate was revoked.
+// proven returns the serial number of an unexpired certificate that our CA signed. The call itself
+// checks whether the certificate was revoked or replaced.
 func (l *callLimits) proven(r *http.Request) (string, bool) {
 	cert := authn.CertificateOf(r.TLS)
 	if cert == nil || len(cert.URIs) != 1 {
@@ -181,8 +182,8 @@ func (l *callLimits) proven(r *http.Request) (string, bool) {
 	}
 	for _, role := range []string{ca.RoleAgent, ca.RoleRunner, ca.RoleOperator} {
 		if strings.HasPrefix(cert.URIs[0].Path, "/"+role+"/") {
-			name, bad := l.authn.Verify(cert, role)
-			return role + "/" + name, bad == nil
+			_, bad := l.authn.Verify(cert, role)
+			return cert.SerialNumber.String(), bad == nil
 		}
 	}
 	return "", false

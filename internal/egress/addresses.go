@@ -10,11 +10,19 @@ import (
 )
 
 // metadata are addresses at which clouds give credentials to every client on the machine, and
-// others that are no place for a server.
+// others at which no server is.
 var metadata = prefixes(
-	"169.254.0.0/16", "fe80::/10", // link-local, and most clouds' metadata
-	"168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::254/128", // Azure, Alibaba, Oracle, AWS
-	"0.0.0.0/8", "::/128", "224.0.0.0/4", "ff00::/8", "255.255.255.255/32",
+	"169.254.0.0/16", "fe80::/10", // link-local: most clouds' metadata
+	"fd00:ec2::/32",                                                        // AWS: metadata, EKS Pod Identity, DNS, time (Amazon VPC User Guide)
+	"fd20:ce::254/128",                                                     // Google Cloud, instances with IPv6 alone (Compute Engine, About VM metadata)
+	"fd00:c1::a9fe:a9fe/128",                                               // Oracle Cloud (its SDK's instance principals)
+	"192.0.0.192/32",                                                       // Oracle Cloud Classic
+	"168.63.129.16/32",                                                     // Azure (What is IP address 168.63.129.16?)
+	"100.100.100.200/32",                                                   // Alibaba Cloud
+	"fd00:100::100:200/128",                                                // Alibaba Cloud (cloud-init, DataSourceAliYun)
+	"fd00:42::42/128",                                                      // Scaleway (cloud-init, Scaleway)
+	"fd00:a9fe:a9fe::1/128",                                                // Akamai (cloud-init, Akamai)
+	"0.0.0.0/8", "::/128", "224.0.0.0/4", "ff00::/8", "255.255.255.255/32", // unspecified, multicast, broadcast
 )
 
 // private are addresses that are not on the internet (IANA special-purpose address registries), or

@@ -24,6 +24,7 @@ func TestGuard_RefusesLocalAddresses(t *testing.T) {
 		"127.0.0.1": false, "127.8.9.1": false, "::1": false, "::ffff:127.0.0.1": false, "::ffff:169.254.169.254": false,
 		"169.254.169.254": false, "169.254.0.1": false, "fe80::1%eth0": false, "fd00:ec2::254": false,
 		"168.63.129.16": false, "100.100.100.200": false, "192.0.0.192": false,
+		"fd00:ec2::23": false, "fd20:ce::254": false, "fd00:c1::a9fe:a9fe": false, "fd00:100::100:200": false, "fd00:42::42": false, "fd00:a9fe:a9fe::1": false,
 		"0.0.0.0": false, "::": false, "224.0.0.1": false, "ff02::1": false, "255.255.255.255": false,
 		"64:ff9b::a9fe:a9fe": false, "64:ff9b::7f00:1": false, "64:ff9b::5db8:d822": true,
 	} {

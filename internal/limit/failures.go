@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"net/netip"
 	"sync"
 	"time"
 
@@ -9,21 +8,27 @@ import (
 )
 
 // Failures counts how often peers failed at something, and reports peers that have failed too often
-// to be served for now.
-type Failures struct {
-	shared []netip.Prefix
+// to be served for now. A peer is an address, or something that the caller has proven: a name that
+// anyone can give would let strangers lock its owner out.
+type Failures[K comparable] struct {
+	exempt func(K) bool
 	mu     sync.Mutex
-	peers  *table
+	peers  *table[K]
 }
 
-// NewFailures allows each peer so many failures at once, and so many a second in the long
-// run. Those in the shared networks may fail as they like.
-func NewFailures(burst, perSecond int, shared []netip.Prefix) *Failures {
-	return &Failures{shared: shared, peers: newTable(defaultQuiet, rate.Limit(perSecond), burst)}
+// NewFailures allows each peer so many failures at once, and one more in each interval.
+func NewFailures[K comparable](burst int, every time.Duration) *Failures[K] {
+	return &Failures[K]{peers: newTable[K](defaultQuiet, rate.Every(every), burst)}
+}
+
+// Except lets the peers for which exempt returns true fail as often as they do.
+func (f *Failures[K]) Except(exempt func(K) bool) *Failures[K] {
+	f.exempt = exempt
+	return f
 }
 
 // Wait returns for how long a peer must not be served; zero means that it is served.
-func (f *Failures) Wait(p netip.Prefix, now time.Time) time.Duration {
+func (f *Failures[K]) Wait(p K, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.peers.peers[p]
@@ -38,8 +43,8 @@ func (f *Failures) Wait(p netip.Prefix, now time.Time) time.Duration {
 }
 
 // Failed counts a failure.
-func (f *Failures) Failed(p netip.Prefix, now time.Time) {
-	if within(p, f.shared) {
+func (f *Failures[K]) Failed(p K, now time.Time) {
+	if f.exempt != nil && f.exempt(p) {
 		return
 	}
 	f.mu.Lock()

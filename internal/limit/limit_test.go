@@ -206,7 +206,7 @@ func TestFairShares_LeaveRoom(t *testing.T) {
 }
 
 func TestFailures_Wait(t *testing.T) {
-	f := NewFailures(2, 1, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
+	f := NewFailures[netip.Prefix](2, time.Second).Except(Within([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}))
 	now, p := time.Now(), address(1)
 	for range 2 {
 		assert.Zero(t, f.Wait(p, now))

@@ -79,7 +79,7 @@ type Listener struct {
 	told rate.Sometimes
 
 	mu    sync.Mutex
-	peers *table
+	peers *table[netip.Prefix]
 	stats Stats
 	// failed is when accepting failed last; it stays set if the listener is closed.
 	failed time.Time
@@ -96,7 +96,7 @@ func Seldom() rate.Sometimes { return rate.Sometimes{First: 1, Interval: logEver
 func Listen(ln net.Listener, cfg Config) *Listener {
 	cfg = cfg.withDefaults()
 	l := &Listener{
-		Listener: ln, cfg: cfg, peers: newTable(cfg.Quiet, rate.Limit(cfg.NewPerSecond), cfg.PerPeer),
+		Listener: ln, cfg: cfg, peers: newTable[netip.Prefix](cfg.Quiet, rate.Limit(cfg.NewPerSecond), cfg.PerPeer),
 		told: Seldom(),
 	}
 	l.open, l.shut = context.WithCancel(context.Background())

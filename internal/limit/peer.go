@@ -44,6 +44,11 @@ func peer(ip netip.Addr) netip.Prefix {
 	return p
 }
 
+// Within returns a function that reports whether a peer is in one of the networks.
+func Within(networks []netip.Prefix) func(netip.Prefix) bool {
+	return func(p netip.Prefix) bool { return within(p, networks) }
+}
+
 // within reports whether a peer is in one of the networks.
 func within(p netip.Prefix, networks []netip.Prefix) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(p.Addr()) })

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
@@ -49,13 +50,13 @@ type Guard struct {
 	Next      http.Handler
 	Now       func() time.Time
 
-	failures *limit.Failures
+	failures *limit.Failures[netip.Prefix]
 	origins  *http.CrossOriginProtection
 }
 
 // NewGuard returns a guard with what it counts.
 func NewGuard(g Guard) *Guard {
-	g.failures, g.origins = limit.NewFailures(failedEntries, 1, nil), http.NewCrossOriginProtection()
+	g.failures, g.origins = limit.NewFailures[netip.Prefix](failedEntries, time.Second), http.NewCrossOriginProtection()
 	return &g
 }
 

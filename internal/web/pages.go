@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -142,7 +143,7 @@ func (p *Pages) execute(r *http.Request, name, part string, page Page) ([]byte, 
 	if err := t.ExecuteTemplate(&out, part, page); err != nil {
 		return nil, err
 	}
-	return out.Bytes(), nil
+	return []byte(printable.Lines(out.String())), nil // agents, clusters and repositories choose some of the text
 }
 
 // Error writes a page that says what is wrong, and what to do.

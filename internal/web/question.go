@@ -4,13 +4,15 @@ import (
 	"slices"
 	"strings"
 
+	"al.essio.dev/pkg/shellescape"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
 // Question is what a page asks, once, before something changes: template "confirm".
 type Question struct {
 	Text string
-	// Command is the equivalent command line, and With the program it is for.
+	// Command is the equivalent command line, as CommandLine returns it, and With the program it is for.
 	Command, With  string
 	Button, Action string
 	Back, BackText string
@@ -19,6 +21,15 @@ type Question struct {
 	Hidden         []Hidden
 	// Problem is why the same form was refused before; nil for the first time.
 	Problem *problem.Error
+}
+
+// CommandLine returns a command and its arguments for people to paste into a POSIX shell. The shell
+// reads each argument as one word: arguments may come from the address of a page.
+func CommandLine(command string, arguments ...string) string {
+	for _, argument := range arguments {
+		command += " " + shellescape.Quote(shellescape.StripUnsafe(argument))
+	}
+	return command
 }
 
 // Field is a field of a question's form.

@@ -1,16 +1,13 @@
 // Command pincharts writes the digests of the components' charts, as their projects publish them.
 // With -download it puts the charts themselves into a directory, as a chart repository. With
-// -for-tests, these are also the charts that only tests install, and each must have a digest.
+// -for-tests, these are also the charts that only tests install.
 package main
 
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -23,8 +20,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-const header = `# The SHA-256 of each chart's archive, as NAME-VERSION: DIGEST. ` + "`make pin-charts`" + ` writes this file
-# from what upstream publishes.
+const header = `# The h1 hash (golang.org/x/mod/sumdb/dirhash) of each chart's files, as NAME-VERSION: HASH.
+# ` + "`make pin-charts`" + ` writes this file from what upstream publishes.
 `
 
 // ofTests are charts that only tests install.
@@ -32,17 +29,18 @@ var ofTests = []components.Chart{{Repository: "https://traefik.github.io/charts"
 
 func main() {
 	directory := flag.String("download", "", "put the components' charts, verified, and their index into this directory")
-	forTests := flag.Bool("for-tests", false, "download those that only tests install, too, and refuse a chart without a digest")
+	forTests := flag.Bool("for-tests", false, "download those that only tests install, too")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	u := upstream{fetch: repository.New(repository.Options{}), digests: "internal/components/digests.yaml", out: os.Stderr}
-	do := func() error { return u.pin(ctx, append(published(), ofTests...)) }
-	switch {
-	case *directory != "" && *forTests:
-		do = func() error { return u.downloadForTests(ctx, *directory, append(published(), ofTests...)) }
-	case *directory != "":
-		do = func() error { return u.download(ctx, *directory, published()) }
+	u := upstream{fetch: repository.New(repository.Options{}), digests: "internal/components/digests.yaml"}
+	charts := published()
+	if *forTests || *directory == "" {
+		charts = append(charts, ofTests...)
+	}
+	do := func() error { return u.pin(ctx, charts) }
+	if *directory != "" {
+		do = func() error { return u.download(ctx, *directory, charts) }
 	}
 	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, "pincharts:", err)
@@ -67,7 +65,6 @@ type upstream struct {
 	fetch   *repository.Fetcher
 	mirror  string
 	digests string // file of digests
-	out     io.Writer
 }
 
 // pin writes the digests of charts.
@@ -75,42 +72,31 @@ func (u *upstream) pin(ctx context.Context, charts []components.Chart) error {
 	var text strings.Builder
 	text.WriteString(header)
 	for _, c := range charts {
-		archive, err := u.archive(ctx, c)
+		_, digest, err := u.archive(ctx, c)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&text, "%s: %s\n", key(c), digest(archive))
+		fmt.Fprintf(&text, "%s: %s\n", c, digest)
 	}
 	return os.WriteFile(u.digests, []byte(text.String()), 0o644) //nolint:gosec // it is a source file
 }
 
-// downloadForTests downloads charts, if all have digests.
-func (u *upstream) downloadForTests(ctx context.Context, directory string, charts []components.Chart) error {
+// download makes a directory that serves as a chart repository, and as that of --charts. Each chart
+// must have a digest.
+func (u *upstream) download(ctx context.Context, directory string, charts []components.Chart) error {
 	known, err := u.known()
 	if err != nil {
 		return err
 	}
 	var unpinned []string
 	for _, c := range charts {
-		if known[key(c)] == "" {
-			unpinned = append(unpinned, key(c))
+		if known[c.String()] == "" {
+			unpinned = append(unpinned, c.String())
 		}
 	}
 	if unpinned != nil {
 		return fmt.Errorf("%s has no digest of %s (fix: run make pin-charts on a machine with internet access, and commit that file)",
 			u.digests, strings.Join(unpinned, ", "))
-	}
-	if err := u.download(ctx, directory, charts); err != nil {
-		return fmt.Errorf("%w\n(fix: run make charts where that address can be reached, or put the archives into shared/charts beside the repository)", err)
-	}
-	return nil
-}
-
-// download makes a directory that serves as a chart repository, and as that of --charts.
-func (u *upstream) download(ctx context.Context, directory string, charts []components.Chart) error {
-	known, err := u.known()
-	if err != nil {
-		return err
 	}
 	if err := os.MkdirAll(directory, 0o755); err != nil { //nolint:gosec // charts are public
 		return err
@@ -118,19 +104,15 @@ func (u *upstream) download(ctx context.Context, directory string, charts []comp
 	var index strings.Builder
 	index.WriteString("apiVersion: v1\nentries:\n")
 	for _, c := range charts {
-		archive, err := u.archive(ctx, c)
+		archive, got, err := u.archive(ctx, c)
 		if err != nil {
 			return err
 		}
-		switch want, got := known[key(c)], digest(archive); want {
-		case got:
-		case "":
-			fmt.Fprintf(u.out, "warning: no digest of chart %s %s is known: run make pin-charts first\n", c.Name, c.Version)
-		default:
-			return fmt.Errorf("chart %s of %s has the SHA-256 digest %s, and %s expects %s (fix: do not use it; compare it with what upstream publishes)",
-				key(c), c.Repository, got, u.digests, want)
+		if want := known[c.String()]; got != want {
+			return fmt.Errorf("the files of chart %s of %s have the digest %s, and %s expects %s (fix: do not use it; compare it with what upstream publishes)",
+				c, c.Repository, got, u.digests, want)
 		}
-		name := key(c) + ".tgz"
+		name := c.String() + ".tgz"
 		fmt.Fprintf(&index, "  %s:\n  - name: %[1]s\n    version: %s\n    urls: [%s]\n", c.Name, c.Version, name)
 		if err := os.WriteFile(filepath.Join(directory, name), archive, 0o644); err != nil { //nolint:gosec // charts are public
 			return err
@@ -149,19 +131,15 @@ func (u *upstream) known() (digests map[string]string, err error) {
 	return digests, yaml.Unmarshal(text, &digests)
 }
 
-// archive returns a chart's archive, unverified.
-func (u *upstream) archive(ctx context.Context, c components.Chart) ([]byte, error) {
+// archive returns a chart's archive, unverified, and its digest.
+func (u *upstream) archive(ctx context.Context, c components.Chart) (archive []byte, digest string, err error) {
 	from := cmp.Or(u.mirror, c.Repository)
-	archive, err := u.fetch.Chart(ctx, runnerapi.ChartSource{Repository: from, Name: c.Name, Version: c.Version}, nil)
-	if err != nil {
-		return nil, fmt.Errorf("chart %s from %s: %w", key(c), from, err)
+	archive, err = u.fetch.Chart(ctx, runnerapi.ChartSource{Repository: from, Name: c.Name, Version: c.Version}, nil)
+	if err == nil {
+		digest, err = components.ContentDigest(archive)
 	}
-	return archive, nil
-}
-
-func key(c components.Chart) string { return c.Name + "-" + c.Version }
-
-func digest(archive []byte) string {
-	sum := sha256.Sum256(archive)
-	return hex.EncodeToString(sum[:])
+	if err != nil {
+		return nil, "", fmt.Errorf("chart %s from %s: %w\n(fix: run this where that address can be reached, or put the archives into shared/charts beside the repository)", c, from, err)
+	}
+	return archive, digest, nil
 }

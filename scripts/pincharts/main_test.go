@@ -1,6 +1,10 @@
 package main
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -28,21 +32,33 @@ func fakeRepository(t *testing.T) *upstream {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/index.yaml" {
-			fmt.Fprint(w, "archive of "+r.URL.Path)
+			_, _ = w.Write(packed(t, r.URL.Path))
 			return
 		}
 		fmt.Fprint(w, "apiVersion: v1\nentries:\n")
 		for _, c := range fakeCharts {
-			fmt.Fprintf(w, "  %s:\n  - version: %s\n    urls: [%s.tgz]\n", c.Name, c.Version, key(c))
+			fmt.Fprintf(w, "  %s:\n  - version: %s\n    urls: [%s.tgz]\n", c.Name, c.Version, c)
 		}
 	}))
 	t.Cleanup(s.Close)
 	return &upstream{
-		mirror: s.URL, digests: filepath.Join(t.TempDir(), "digests.yaml"), out: t.Output(),
+		mirror: s.URL, digests: filepath.Join(t.TempDir(), "digests.yaml"),
 		fetch: repository.New(repository.Options{
 			HTTPHosts: []string{"127.0.0.1"}, Guard: egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 		}),
 	}
+}
+
+// packed returns the archive of a chart that holds one file.
+func packed(t *testing.T, content string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	w := tar.NewWriter(z)
+	require.NoError(t, w.WriteHeader(&tar.Header{Name: "chart/Chart.yaml", Size: int64(len(content)), Mode: 0o644}))
+	_, err := w.Write([]byte(content))
+	require.NoError(t, errors.Join(err, w.Close(), z.Close()))
+	return out.Bytes()
 }
 
 // TestCharts_PinThenDownload does what `make pin-charts` and `make charts` do.
@@ -50,11 +66,11 @@ func TestCharts_PinThenDownload(t *testing.T) {
 	cache := t.TempDir()
 	u := fakeRepository(t)
 	require.NoError(t, u.pin(t.Context(), fakeCharts))
-	require.NoError(t, u.downloadForTests(t.Context(), cache, fakeCharts))
-	for name, want := range map[string]string{"one-1.0.0.tgz": "archive of /one-1.0.0.tgz", "two-v2.0.0.tgz": "archive of /two-v2.0.0.tgz"} {
+	require.NoError(t, u.download(t.Context(), cache, fakeCharts))
+	for _, name := range []string{"one-1.0.0.tgz", "two-v2.0.0.tgz"} {
 		archive, err := os.ReadFile(filepath.Join(cache, name))
 		require.NoError(t, err)
-		assert.Equal(t, want, string(archive))
+		assert.Equal(t, packed(t, "/"+name), archive)
 	}
 	index, err := os.ReadFile(filepath.Join(cache, "index.yaml"))
 	require.NoError(t, err)
@@ -74,11 +90,11 @@ func TestCharts_RefusesBadDownload(t *testing.T) {
 			func(u *upstream, one string) {
 				require.NoError(t, os.WriteFile(u.digests, []byte(one+"two-v2.0.0: abab\n"), 0o600))
 			},
-			[]string{"chart two-v2.0.0 of https://two.example.com has the SHA-256 digest", "expects abab (fix: "},
+			[]string{"the files of chart two-v2.0.0 of https://two.example.com have the digest h1:", "expects abab (fix: "},
 		},
 		"upstream out of reach": {
 			func(u *upstream, _ string) { u.mirror = "http://127.0.0.1:1/charts" },
-			[]string{"chart one-1.0.0 from http://127.0.0.1:1/charts: ", "connection refused", "(fix: run make charts where that address can be reached"},
+			[]string{"chart one-1.0.0 from http://127.0.0.1:1/charts: ", "connection refused", "(fix: run this where that address can be reached"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +105,7 @@ func TestCharts_RefusesBadDownload(t *testing.T) {
 			one, _, _ := strings.Cut(string(digests), "two-")
 			c.breaks(u, one)
 			cache := t.TempDir()
-			err = u.downloadForTests(t.Context(), cache, fakeCharts)
+			err = u.download(t.Context(), cache, fakeCharts)
 			for _, want := range c.says {
 				require.ErrorContains(t, err, want)
 			}

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
@@ -222,7 +221,11 @@ func (d *demo) public(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	url := "https://" + controlapi.GivenHost(app, namespace, agentName, gatewayDomain) + "/"
+	url, err := d.runner(ctx, "status", agentName, app, "-n", namespace, "-o", "jsonpath={.status.publicURLs[0]}")
+	if err != nil {
+		return "", err
+	}
+	url = strings.TrimSpace(url)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	answer := ""

@@ -45,9 +45,6 @@ func (p *componentsPlace) installer(errOut io.Writer, settings components.Settin
 		Config: config, Client: client,
 		Charts: components.Source{
 			Fetch: repository.New(repository.Options{HTTPHosts: settings.HTTPHosts}), Mirror: settings.Mirror, Directory: p.directory,
-			Unpinned: func(c components.Chart) {
-				cli.Say(errOut, "warning: this build knows no digest of chart %s %s, so its archive was not verified", c.Name, c.Version)
-			},
 		},
 		Tell: func(s components.Step) { cli.Say(errOut, "%s %s", s.Action, s.Component) },
 	}, nil

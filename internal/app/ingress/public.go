@@ -17,7 +17,9 @@ type PublicHost struct {
 	// Served reports that visitors get the App's answer. Pending is set while that is not known: a
 	// host that was served stays so.
 	Served, Pending bool
-	Reason          string // why it is not served, and what to do
+	// Given reports that the host is below the gateway's domain, and made for one App.
+	Given  bool
+	Reason string // why it is not served, and what to do
 }
 
 // Public is what is known about the control plane's gateway.
@@ -84,6 +86,10 @@ type reached struct {
 	condition *runnerapi.Condition
 }
 
+// givenToAnother is why an App has no routes at another one's host. It does not name that one, which
+// may be of others.
+const givenToAnother = "the host is given to another App; leave it out, or use a host of your own"
+
 // of returns how the gateway serves an App.
 func (p *Public) of(a *v1alpha1.App) (r reached) {
 	if p == nil || a.Spec.Ingress == nil {
@@ -97,6 +103,9 @@ func (p *Public) of(a *v1alpha1.App) (r reached) {
 		host, ok := p.Hosts[h.Host]
 		if !ok {
 			continue
+		}
+		if host.Given && h.Host != p.host(a) {
+			host = PublicHost{Reason: givenToAnother}
 		}
 		known++
 		if host.Served {

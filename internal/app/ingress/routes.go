@@ -32,10 +32,12 @@ type Route struct {
 	PathType string // as in an Ingress
 	TLS      bool   // the Ingress names a certificate for the host
 	// Service is the name of the Service, after its namespace and a slash if that is another one.
-	// Service and Port are empty if the route cannot be carried at all; Reason says why.
+	// Service and Port are empty if the route cannot be carried at all; Reason says why. Refused
+	// reports that the host is given to another App, to which alone requests go.
 	Service string
 	Port    int32
 	Ready   bool
+	Refused bool
 	Reason  string // why it is not ready
 	// Endpoint is the public address of the ingress controller for the host; empty for none.
 	Endpoint string
@@ -114,11 +116,30 @@ func (t *Router) Routes(ctx context.Context) ([]Route, error) {
 	if err != nil {
 		return nil, err
 	}
-	routes = append(routes, more...)
+	routes = t.refuseForeign(append(routes, more...), list.Items)
 	slices.SortStableFunc(routes, func(a, b Route) int { return cmp.Or(compareRoutes(a, b), a.Created.Compare(b.Created)) })
 	routes = slices.CompactFunc(routes, func(a, b Route) bool { return compareRoutes(a, b) == 0 })
 	settleEndpoints(routes)
 	return routes, nil
+}
+
+// refuseForeign refuses the routes at hosts that are given to other Apps.
+func (t *Router) refuseForeign(routes []Route, apps []v1alpha1.App) []Route {
+	public, owners := t.public.Load(), map[string]runnerapi.Key{}
+	for i := range apps {
+		if host := public.host(&apps[i]); host != "" {
+			owners[host] = apps[i].Key()
+		}
+	}
+	for i, r := range routes {
+		if owner, given := owners[r.Host]; given && owner != r.App {
+			routes[i] = Route{
+				App: r.App, Host: r.Host, Path: r.Path, PathType: r.PathType, TLS: r.TLS, Created: r.Created,
+				Refused: true, Reason: givenToAnother,
+			}
+		}
+	}
+	return routes
 }
 
 func compareRoutes(a, b Route) int {

@@ -77,9 +77,11 @@ func newWorldWith(t *testing.T, handler *agentside.Handler, backend http.Handler
 	}
 	storage := &webcerts.Storage{DB: w.store, Key: ca.NewKey(), Holder: "test", Now: time.Now}
 	internal := &webcerts.Internal{Storage: storage, Now: time.Now}
-	certs := webcerts.New(webcerts.Config{Storage: storage, Internal: internal, Log: zerolog.Nop(), Allowed: func(name string) bool {
-		_, ok := w.table.Lookup(name)
-		return ok
+	certs := webcerts.New(webcerts.Config{Storage: storage, Internal: internal, Log: zerolog.Nop(), Served: func(name string) string {
+		if host, ok := w.table.Lookup(name); ok {
+			return host.Name
+		}
+		return ""
 	}})
 	t.Cleanup(certs.Close)
 	require.NoError(t, certs.Ensure(t.Context(), host)) // a handshake takes no longer for it

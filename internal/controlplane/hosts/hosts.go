@@ -1,6 +1,6 @@
 // Package hosts decides which agent may serve which public host. An agent claims a host by naming
 // it in its routes, which proves nothing. A host below the gateway's own domain is given to the
-// agent whose name it carries. Any other host is proven by a DNS record, or granted by the
+// agent of whose App it is made. Any other host is proven by a DNS record, or granted by the
 // operator.
 //
 // The package does not route requests: package gateway does, by what this one has decided.
@@ -20,7 +20,7 @@ import (
 
 // What proves that an agent may serve a host.
 const (
-	Given = "given" // the host carries the agent's name, below the gateway's domain
+	Given = controlapi.ProofGiven // the host is made for an App of the agent, below the gateway's domain
 	CNAME = "cname"
 	TXT   = "txt"
 	Grant = "grant" // of the operator
@@ -81,20 +81,15 @@ func Claim(agent store.Agent, host string, routes []store.Route, domain string, 
 		return c // NextAt is zero: it is due
 	}
 	c.CheckedAt, c.NextAt = now, now.Add(late)
-	named, own := 0, 0
-	for _, r := range routes {
-		if r.Host == host {
-			if named++; controlapi.GivenHost(r.App, r.Namespace, agent.Name, domain) == host {
-				own++
-			}
-		}
+	own := func(r store.Route) bool {
+		return r.Host == host && controlapi.GivenHost(r.App, r.Namespace, agent.ID, domain) == host
 	}
 	switch {
-	case own == 0 || own < named:
+	case !slices.ContainsFunc(routes, own): // of others the agent itself passes none on
 		c.Reason = "the host is below the gateway's domain, and is not this App's; leave the host out, or use one of your own"
 		c.NextAt = time.Time{} // the operator may have granted it
 	case slices.ContainsFunc(others, func(o store.HostClaim) bool { return o.AgentID != agent.ID && o.Proof != "" }):
-		c.Reason = "another agent has the same host; rename the App, the namespace or the agent"
+		c.Reason = "another agent has the same host; rename the App"
 	default:
 		c.Proof, c.ProvenAt, c.NextAt = Given, now, now.Add(again)
 	}

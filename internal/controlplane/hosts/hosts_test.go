@@ -47,16 +47,25 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-func TestGivenHost(t *testing.T) {
-	assert.Equal(t, "web-prod-shop.apps.example.com", controlapi.GivenHost("web", "prod", "shop", domain))
-	long := controlapi.GivenHost(strings.Repeat("a", 60), "prod", "shop", domain)
-	other := controlapi.GivenHost(strings.Repeat("a", 61), "prod", "shop", domain)
-	assert.NotEqual(t, long, other, "what is cut is told apart")
-	for _, host := range []string{long, controlapi.GivenHost("a.b", "prod", "shop", domain)} {
+// TestGivenHost_OneApp: no two Apps have one host, in whatever way their names join.
+func TestGivenHost_OneApp(t *testing.T) {
+	host := controlapi.GivenHost("web", "prod", "A1", domain)
+	assert.Regexp(t, `^web-[a-z2-7]{10}\.apps\.example\.com$`, host)
+	assert.Equal(t, host, controlapi.GivenHost("web", "prod", "a1", domain), "an ID has no case")
+	long := strings.Repeat("a", 60)
+	seen := map[string]bool{}
+	for _, app := range [][3]string{
+		{"web", "prod", "a1"}, {"web", "prod", "a2"}, {"web", "prod-x", "a1"}, {"web-prod", "x", "a1"}, {"web-x", "prod", "a1"}, {"web", "x-prod", "a1"},
+		{"a.b", "prod", "a1"}, {"a-b", "prod", "a1"}, {long, "prod", "a1"}, {long + "a", "prod", "a1"}, {long, "prod", "a2"},
+	} {
+		host := controlapi.GivenHost(app[0], app[1], app[2], domain)
+		assert.False(t, seen[host], host)
+		seen[host] = true
 		label, rest, _ := strings.Cut(host, ".")
 		assert.LessOrEqual(t, len(label), 63)
 		assert.Equal(t, domain, rest)
 	}
+	assert.Regexp(t, `^a{46}-[a-z2-7]{16}\.`, controlapi.GivenHost(long, "prod", "a1", domain))
 }
 
 func TestClaim(t *testing.T) {
@@ -64,7 +73,8 @@ func TestClaim(t *testing.T) {
 	route := func(host, namespace, app string) store.Route {
 		return store.Route{Host: host, Namespace: namespace, App: app, Service: app}
 	}
-	given := "web-prod-shop." + domain
+	given := controlapi.GivenHost("web", "prod", "A1", domain)
+	others := controlapi.GivenHost("web", "prod", "A2", domain)
 	taken := []store.HostClaim{{AgentID: "A2", Host: given, Proof: hosts.Given, ProvenAt: noon}}
 	for name, c := range map[string]struct {
 		host   string
@@ -76,7 +86,7 @@ func TestClaim(t *testing.T) {
 		"its own below the domain":      {given, route(given, "prod", "web"), nil, hosts.Given, ""},
 		"another App's of the same":     {given, route(given, "prod", "api"), nil, "", "not this App's"},
 		"another namespace's":           {given, route(given, "test", "web"), nil, "", "not this App's"},
-		"another agent's":               {"web-prod-bank." + domain, route("web-prod-bank."+domain, "prod", "web"), nil, "", "not this App's"},
+		"another agent's":               {others, route(others, "prod", "web"), nil, "", "not this App's"},
 		"an agent's proof target":       {"a2." + domain, route("a2."+domain, "prod", "web"), nil, "", "not this App's"},
 		"the domain itself":             {domain, route(domain, "prod", "web"), nil, "", "not this App's"},
 		"a wildcard below the domain":   {"*." + domain, route("*."+domain, "prod", "web"), nil, "", "not this App's"},
@@ -98,7 +108,10 @@ func TestClaim(t *testing.T) {
 	later := noon.Add(time.Hour)
 	same := hosts.Renew(had, shop, []store.Route{route(given, "prod", "web")}, domain, []store.HostClaim{had}, later)
 	assert.Equal(t, noon, same.ProvenAt)
-	renamed := hosts.Renew(had, store.Agent{ID: "A1", Name: "store"}, []store.Route{route(given, "prod", "web")}, domain, []store.HostClaim{had}, later)
-	assert.Empty(t, renamed.Proof, "with its name an agent gives its hosts up")
-	require.Equal(t, noon, renamed.ClaimedAt)
+	named := []store.Route{route(given, "prod", "web"), route(given, "test", "web")}
+	same = hosts.Renew(had, shop, named, domain, []store.HostClaim{had}, later)
+	assert.Equal(t, hosts.Given, same.Proof, "another App that names the host takes it from no one")
+	gone := hosts.Renew(had, shop, named[1:], domain, []store.HostClaim{had}, later)
+	assert.Empty(t, gone.Proof)
+	require.Equal(t, noon, gone.ClaimedAt)
 }

@@ -1,16 +1,15 @@
 package operatorapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/go-chi/chi/v5/middleware"
-	"golang.org/x/time/rate"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -35,7 +34,7 @@ func (s *server) admit(d *Description) func(huma.Context, func(huma.Context)) {
 		id := problem.RequestID(r.Context())
 		caller, err := s.callerOf(r)
 		at := &visit{caller: caller, record: newRecord(d, caller.Proven, caller.Certificate, id, s.now())}
-		if wait := s.refused.wait(caller); wait > 0 {
+		if wait := s.refused.Wait(caller.refusedAs(), s.now()); caller.Proven != "" && wait > 0 {
 			problem.Write(w, id, problem.Errorf(problem.TooManyRequests, "wait as long as Retry-After says", "too many calls were refused").WithRetryAfter(wait))
 			return
 		}
@@ -102,7 +101,7 @@ func (s *server) leave(at *visit, status int) {
 		return
 	}
 	if at.err != nil {
-		s.refused.add(at.caller)
+		s.refused.Failed(at.caller.refusedAs(), s.now())
 	}
 	s.end(at.record, at.err)
 }
@@ -117,40 +116,12 @@ func refuse(ctx huma.Context, err error) {
 }
 
 const (
-	// refusalBurst is how many calls of an operator may be refused at once, and refusalEvery how
-	// often in the long run. More would push older records out of the audit log.
+	// refusalBurst is how many calls may be refused at once, and refusalEvery how often in the long
+	// run. More would push older records out of the audit log.
 	refusalBurst = 60
 	refusalEvery = 10 * time.Second
 )
 
-// refusals bounds the refused calls: of each operator, and of all other certificates together.
-type refusals struct {
-	now func() time.Time
-
-	mu sync.Mutex
-	of map[string]*rate.Limiter
-}
-
-func (f *refusals) limiter(c Caller) *rate.Limiter {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.of == nil {
-		f.of = map[string]*rate.Limiter{}
-	}
-	of := f.of[c.Operator.Name]
-	if of == nil {
-		of = rate.NewLimiter(rate.Every(refusalEvery), refusalBurst)
-		f.of[c.Operator.Name] = of
-	}
-	return of
-}
-
-// wait returns how long a caller has to wait, whose calls were refused too often.
-func (f *refusals) wait(c Caller) time.Duration {
-	if c.Proven == "" || f.limiter(c).TokensAt(f.now()) >= 1 {
-		return 0
-	}
-	return refusalEvery
-}
-
-func (f *refusals) add(c Caller) { f.limiter(c).AllowN(f.now(), 1) }
+// refusedAs is what a caller's refused calls count for: its certificate, which the name in it may no
+// longer be for, or else the name that a session or socket has proven.
+func (c Caller) refusedAs() string { return cmp.Or(c.Certificate, c.Proven) }

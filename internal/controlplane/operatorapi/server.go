@@ -23,6 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
 )
@@ -63,8 +64,9 @@ type Config struct {
 // Server serves the operator API.
 type Server struct {
 	http.Handler
-	performer      performer
-	refusedSignIns refusals
+	performer performer
+	// refusedSignIns are those of people whom the provider has named (true), and others.
+	refusedSignIns *limit.Failures[bool]
 }
 
 // server is what all calls share.
@@ -72,7 +74,7 @@ type server struct {
 	performer
 	store    *store.Store
 	identify func(*http.Request) (Caller, error)
-	refused  refusals
+	refused  *limit.Failures[string] // by Caller.refusedAs
 	api      huma.API
 }
 
@@ -81,8 +83,8 @@ type server struct {
 func NewServer(admin *operators.Admin, cfg Config) *Server {
 	admin = admin.With(cfg.Settings)
 	p := performer{newRecorder(admin.Database(), cfg.Name, admin.Now, cfg.Log), admin, cfg.Log}
-	s := &server{performer: p, store: admin.Database(), identify: cfg.Identify, refused: refusals{now: admin.Now}}
-	return &Server{Handler: s.router(cfg.Version), performer: p, refusedSignIns: refusals{now: admin.Now}}
+	s := &server{performer: p, store: admin.Database(), identify: cfg.Identify, refused: limit.NewFailures[string](refusalBurst, refusalEvery)}
+	return &Server{Handler: s.router(cfg.Version), performer: p, refusedSignIns: limit.NewFailures[bool](refusalBurst, refusalEvery)}
 }
 
 // Run writes the audit log until the context ends.

@@ -65,7 +65,7 @@ func (r *Registry) routesState(ctx context.Context, agentID, digest string) (con
 	if err != nil {
 		return state, err
 	}
-	state.Agent = agent.Name
+	state.Agent = agent.ID
 	claims, err := r.store.ClaimsBeside(ctx, agentID)
 	if err != nil {
 		return state, err

@@ -199,7 +199,7 @@ var agentChanges = map[string]change{
 		ask: func(name string, query url.Values) web.Question {
 			return agentQuestion(name, web.Question{
 				Text:   "Labels decide which Runners see and reach the agent, and which releases it is offered.",
-				Button: "Set the labels", Command: program + " agent label " + name + " KEY=VALUE OTHER-",
+				Button: "Set the labels", Command: web.CommandLine(program+" agent label", name, "KEY=VALUE", "OTHER-"),
 				Fields: []web.Field{{Kind: "text", Name: "labels", Label: "Labels", Value: query.Get("labels"), Required: true, Hint: "KEY=VALUE sets a label, KEY- removes one. Separate several by spaces."}},
 			})
 		},
@@ -217,7 +217,7 @@ var agentChanges = map[string]change{
 		ask: func(name string, _ url.Values) web.Question {
 			return agentQuestion(name, web.Question{
 				Text:   "The control plane refuses the agent from now on, and closes its tunnel. No Runner reaches it any more. Its Apps run on. This cannot be undone: the cluster has to register anew.",
-				Button: "Revoke the agent", Danger: true, Command: program + " agent revoke " + name,
+				Button: "Revoke the agent", Danger: true, Command: web.CommandLine(program+" agent revoke", name),
 			})
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
@@ -230,7 +230,7 @@ var agentChanges = map[string]change{
 		ask: func(name string, _ url.Values) web.Question {
 			return agentQuestion(name, web.Question{
 				Text:   "The agent and its timeline are deleted. Its cluster may register again, as another agent.",
-				Button: "Remove the agent", Danger: true, Command: program + " agent delete " + name,
+				Button: "Remove the agent", Danger: true, Command: web.CommandLine(program+" agent delete", name),
 			})
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {

@@ -48,7 +48,7 @@ func letterChange(call, verb, one, all, button, after string, danger bool, do fu
 			id := query.Get("id")
 			q := web.Question{Text: all, Button: button, Danger: danger, Command: program + " dead-letter " + verb + " --all", Back: announcementsPath, BackText: "Announcements"}
 			if id != "" {
-				q.Text, q.Command, q.Hidden = one, program+" dead-letter "+verb+" "+id, []web.Hidden{{Name: "id", Value: id}}
+				q.Text, q.Command, q.Hidden = one, web.CommandLine(program+" dead-letter "+verb, id), []web.Hidden{{Name: "id", Value: id}}
 			}
 			return q
 		},

@@ -75,7 +75,7 @@ var appChanges = map[string]change{
 	"/agents/{name}/app/restart": {
 		call: operatorapi.RestartApp.ID, title: "Restart {app} of {name}", page: "/console/", agent: true, acts: true,
 		ask: func(name string, query url.Values) web.Question {
-			return appQuestion(name, query, "restart", "", web.Question{
+			return appQuestion(name, query, "restart", nil, web.Question{
 				Text: "All pods are replaced, a few at a time. A Job runs again.", Button: "Restart",
 			})
 		},
@@ -88,7 +88,7 @@ var appChanges = map[string]change{
 	"/agents/{name}/app/scale": {
 		call: operatorapi.ScaleApp.ID, title: "Scale {app} of {name}", page: "/console/", agent: true, acts: true,
 		ask: func(name string, query url.Values) web.Question {
-			return appQuestion(name, query, "scale", " --replicas NUMBER", web.Question{
+			return appQuestion(name, query, "scale", []string{"--replicas", "NUMBER"}, web.Question{
 				Text: "A fixed number of pods applies at once, and turns autoscaling off. 0 stops the App.", Button: "Scale",
 				Fields: []web.Field{{Kind: "number", Name: "replicas", Label: "Number of pods", Max: mostReplicas, Value: query.Get("replicas"), Required: true}},
 			})
@@ -115,7 +115,7 @@ var appChanges = map[string]change{
 			if _, err := strconv.ParseInt(to, 10, 64); err != nil {
 				to = "1"
 			}
-			return appQuestion(name, query, "rollback", " --to "+to, web.Question{
+			return appQuestion(name, query, "rollback", []string{"--to", to}, web.Question{
 				Text:   "The spec of revision " + to + " becomes the newest revision. The number of pods stays.",
 				Button: "Roll back to revision " + to, Hidden: []web.Hidden{{Name: "revision", Value: to}},
 			})
@@ -135,10 +135,10 @@ var appChanges = map[string]change{
 }
 
 // appQuestion adds to a question what it is about.
-func appQuestion(agent string, query url.Values, command, flags string, q web.Question) web.Question {
+func appQuestion(agent string, query url.Values, command string, flags []string, q web.Question) web.Question {
 	key := appIn(agent, query)
 	q.With = runnerProgram
-	q.Command = fmt.Sprintf("%s %s %s %s -n %s%s", runnerProgram, command, agent, key.App, key.Namespace, flags)
+	q.Command = web.CommandLine(runnerProgram+" "+command, append([]string{agent, key.App, "-n", key.Namespace}, flags...)...)
 	q.Hidden = append(q.Hidden, web.Hidden{Name: "namespace", Value: key.Namespace}, web.Hidden{Name: "app", Value: key.App})
 	q.Back, q.BackText = appPath(key), key.Namespace+"/"+key.App
 	return q

@@ -197,7 +197,7 @@ func askDeploy(ctx context.Context, t operatorapi.Target, agent string, query ur
 	key, spec := appIn(agent, query), runnerapi.AppSpec{}
 	q := web.Question{
 		Text:   "The agent deploys the App with this spec. An empty field means the default.",
-		Button: "Deploy", With: runnerProgram, Command: runnerProgram + " deploy " + agent + " -f FILE", Back: agentPath(agent), BackText: agent,
+		Button: "Deploy", With: runnerProgram, Command: web.CommandLine(runnerProgram+" deploy", agent, "-f", "FILE"), Back: agentPath(agent), BackText: agent,
 	}
 	if key.App == "" {
 		q.Fields = []web.Field{
@@ -210,7 +210,7 @@ func askDeploy(ctx context.Context, t operatorapi.Target, agent string, query ur
 			return q, err
 		}
 		spec = found.Spec
-		q = appQuestion(agent, query, "deploy", " -f FILE", q)
+		q = appQuestion(agent, query, "deploy", []string{"-f", "FILE"}, q)
 	}
 	fields, err := specFields(spec)
 	q.Fields = append(q.Fields, fields...)

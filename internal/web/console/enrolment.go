@@ -69,7 +69,7 @@ var enrolmentChanges = map[string]change{
 		ask: func(name string, query url.Values) web.Question {
 			return enrolmentQuestion(web.Question{
 				Text:   "Compare the key with the one in the agent's log: " + query.Get("key") + ". Approve only if both are the same. The agent then joins the fleet.",
-				Button: "The keys are the same: approve", Command: program + " agent approve " + name,
+				Button: "The keys are the same: approve", Command: web.CommandLine(program+" agent approve", name),
 			})
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
@@ -82,7 +82,7 @@ var enrolmentChanges = map[string]change{
 		ask: func(name string, _ url.Values) web.Question {
 			return enrolmentQuestion(web.Question{
 				Text: "The agent stops asking, and reports your reason.", Button: "Deny the registration", Danger: true,
-				Command: program + " agent deny " + name + " --reason REASON",
+				Command: web.CommandLine(program+" agent deny", name, "--reason", "REASON"),
 				Fields:  []web.Field{{Kind: "text", Name: "reason", Label: "Reason"}},
 			})
 		},
@@ -97,7 +97,7 @@ var enrolmentChanges = map[string]change{
 		ask: func(name string, _ url.Values) web.Question {
 			return enrolmentQuestion(web.Question{
 				Text: "A new token with the same settings takes the old one's place.", Button: "Replace the token",
-				Command: program + " token rotate " + name + " --overlap 1h",
+				Command: web.CommandLine(program+" token rotate", name, "--overlap", "1h"),
 				Fields:  []web.Field{{Kind: "text", Name: "overlap", Label: "Keep the old token valid for", Value: "1h", Hint: "Such as 30m or 24h; empty ends it now."}},
 			})
 		},
@@ -115,7 +115,7 @@ var enrolmentChanges = map[string]change{
 		ask: func(name string, _ url.Values) web.Question {
 			return enrolmentQuestion(web.Question{
 				Text:   "No agent can register with the token any more. Agents that are registered stay.",
-				Button: "Revoke the token", Danger: true, Command: program + " token revoke " + name,
+				Button: "Revoke the token", Danger: true, Command: web.CommandLine(program+" token revoke", name),
 			})
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {

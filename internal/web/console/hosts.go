@@ -56,7 +56,7 @@ var hostChanges = map[string]change{
 		ask: func(name string, _ url.Values) web.Question {
 			return web.Question{
 				Text:   "The agent serves the host no longer, unless DNS proves that it may.",
-				Button: "Take the host back", Danger: true, Command: program + " gateway grant delete " + name, Back: hostsPath, BackText: "Public hosts",
+				Button: "Take the host back", Danger: true, Command: web.CommandLine(program+" gateway grant delete", name), Back: hostsPath, BackText: "Public hosts",
 			}
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {

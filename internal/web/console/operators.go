@@ -99,7 +99,7 @@ var operatorChanges = map[string]change{
 		ask: func(_ string, query url.Values) web.Question {
 			operator := query.Get("operator")
 			return web.Question{
-				Text: operator + " reaches no App from the next call.", Button: "Take the Runner away", Command: program + " operator runner delete " + operator,
+				Text: operator + " reaches no App from the next call.", Button: "Take the Runner away", Command: web.CommandLine(program+" operator runner delete", operator),
 				Back: operatorsPath, BackText: "Operators", Hidden: []web.Hidden{{Name: "operator", Value: operator}},
 			}
 		},
@@ -116,7 +116,7 @@ var operatorChanges = map[string]change{
 			operator := query.Get("operator")
 			return web.Question{
 				Text:   "All sessions of " + operator + " in the console end at once, in every browser. The operator can sign in again, unless you also revoke the certificate, or take away the groups at the identity provider.",
-				Button: "End the sessions", Danger: true, Command: program + " operator session delete " + operator,
+				Button: "End the sessions", Danger: true, Command: web.CommandLine(program+" operator session delete", operator),
 				Back: operatorsPath, BackText: "Operators", Hidden: []web.Hidden{{Name: "operator", Value: operator}},
 			}
 		},
@@ -166,7 +166,7 @@ var operatorChanges = map[string]change{
 		ask: func(name string, _ url.Values) web.Question {
 			return web.Question{
 				Text:   "The control plane refuses the operator's certificate, and ends the sessions in the console.",
-				Button: "Revoke the operator", Danger: true, Command: program + " operator revoke " + name, Back: operatorsPath, BackText: "Operators",
+				Button: "Revoke the operator", Danger: true, Command: web.CommandLine(program+" operator revoke", name), Back: operatorsPath, BackText: "Operators",
 			}
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {

@@ -25,7 +25,7 @@ var releaseChanges = map[string]change{
 		ask: func(name string, _ url.Values) web.Question {
 			return web.Question{
 				Text:   "Agents that have not begun the update do not get it. Those that have it keep it.",
-				Button: "Withdraw the offer", Danger: true, Command: program + " offer delete " + name, Back: releasesPath, BackText: "Releases",
+				Button: "Withdraw the offer", Danger: true, Command: web.CommandLine(program+" offer delete", name), Back: releasesPath, BackText: "Releases",
 			}
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {

@@ -58,7 +58,7 @@ var runnerChanges = map[string]change{
 			field.Value = query.Get("agents")
 			return runnerQuestion(web.Question{
 				Text:   "The Runner gets new credentials, and its old ones end.",
-				Button: "Change the grant", Command: program + " runner grant " + name + " --agents SELECTOR -o " + name + ".json", Fields: []web.Field{field},
+				Button: "Change the grant", Command: web.CommandLine(program+" runner grant", name, "--agents", "SELECTOR", "-o", name+".json"), Fields: []web.Field{field},
 			})
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
@@ -71,7 +71,7 @@ var runnerChanges = map[string]change{
 		ask: func(name string, _ url.Values) web.Question {
 			return runnerQuestion(web.Question{
 				Text:   "The control plane and every agent refuse the Runner. What it deployed runs on.",
-				Button: "Revoke the Runner", Danger: true, Command: program + " runner revoke " + name,
+				Button: "Revoke the Runner", Danger: true, Command: web.CommandLine(program+" runner revoke", name),
 			})
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {

@@ -64,7 +64,7 @@ func webhookQuestion(name string, q web.Question) web.Question {
 // webhookChange is a change of a webhook that has nothing to fill in.
 func webhookChange(call, verb, title, text, button string, danger bool, do func(context.Context, operatorapi.Target, form) (outcome, error)) change {
 	return change{call: call, title: title, page: webhooksPath, do: do, ask: func(name string, _ url.Values) web.Question {
-		return webhookQuestion(name, web.Question{Text: text, Button: button, Danger: danger, Command: program + " webhook " + verb + " " + name})
+		return webhookQuestion(name, web.Question{Text: text, Button: button, Danger: danger, Command: web.CommandLine(program+" webhook "+verb, name)})
 	}}
 }
 

@@ -34,8 +34,8 @@ func TestACME(t *testing.T) {
 			cfg := webcerts.Config{
 				Storage:   &webcerts.Storage{DB: openStore(t), Key: ca.NewKey(), Holder: "one", Now: time.Now},
 				HTTPSPort: secure.Addr().(*net.TCPAddr).Port, Email: "ops@example.org", Log: zerolog.Nop(),
-				Allowed: func(host string) bool { return host == "www.example.org" },
-				Orders:  func(context.Context, string) bool { return false },
+				Served: served,
+				Orders: func(context.Context, string) bool { return false },
 			}
 			srv := httptest.NewUnstartedServer(http.NotFoundHandler())
 			t.Cleanup(srv.Close)

@@ -43,10 +43,11 @@ type Config struct {
 	CertFile, KeyFile string
 	// Wildcard has one certificate for the hosts below a domain.
 	Wildcard Updates
-	// Allowed reports whether there may be a certificate for a host.
-	Allowed func(host string) bool
+	// Served returns the host of the route for a name: the name itself, or the wildcard *.PARENT;
+	// empty if there is none, and no certificate either.
+	Served func(name string) (host string)
 	// Orders reports whether a handshake may order the certificate of a host from the ACME CA; nil
-	// for all that are allowed.
+	// for all that are served.
 	Orders func(ctx context.Context, host string) bool
 	Log    zerolog.Logger
 }
@@ -113,7 +114,7 @@ func (c *Certificates) decide(ctx context.Context, name string) error {
 	name = strings.ToLower(name)
 	covered := c.wildcard.covers(name)
 	switch {
-	case !c.cfg.Allowed(name), covered && !c.wildcard.stored(ctx):
+	case c.cfg.Served(name) == "", covered && !c.wildcard.stored(ctx):
 		return errNotServed
 	case covered, c.acme == nil, c.cfg.Orders == nil, c.Has(ctx, name), c.cfg.Orders(ctx, name):
 		return nil
@@ -130,23 +131,22 @@ func (c *Certificates) Close() { c.cache.Stop() }
 // get returns a handshake's certificate. Without one and without an error, crypto/tls sends the
 // alert unrecognized_name (RFC 6066, section 3).
 func (c *Certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if strings.Contains(hello.ServerName, "_") {
-		return c.ofWildcard(hello)
+	name := strings.ToLower(hello.ServerName)
+	host := c.cfg.Served(name)
+	// certmagic does not take a name with a low line, which is no host's name (RFC 1123, section
+	// 2.1). Of the other names of a wildcard, visitors could invent as many as they like.
+	if strings.HasPrefix(host, "*.") && (c.cfg.Internal != nil || strings.Contains(name, "_")) {
+		return c.ofWildcard(hello, name, host)
 	}
 	cert, err := c.config.GetCertificate(hello)
-	if err != nil && !c.cfg.Allowed(strings.ToLower(hello.ServerName)) {
+	if err != nil && host == "" {
 		return nil, nil //nolint:nilnil // crypto/tls has no error for it
 	}
 	return cert, err
 }
 
-// ofWildcard returns the certificate of a name with a low line, which only a wildcard has: it is no
-// host's name (RFC 1123, section 2.1), and certmagic does not take it.
-func (c *Certificates) ofWildcard(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	name := strings.ToLower(hello.ServerName)
-	if !c.cfg.Allowed(name) {
-		return nil, nil //nolint:nilnil // crypto/tls has no error for it
-	}
+// ofWildcard returns the certificate that a name shares with all other names of a wildcard.
+func (c *Certificates) ofWildcard(hello *tls.ClientHelloInfo, name, wildcard string) (*tls.Certificate, error) {
 	for _, cert := range c.cache.AllMatchingCertificates(name) {
 		if !cert.Expired() && hello.SupportsCertificate(&cert.Certificate) == nil {
 			return &cert.Certificate, nil
@@ -155,11 +155,10 @@ func (c *Certificates) ofWildcard(hello *tls.ClientHelloInfo) (*tls.Certificate,
 	if c.cfg.Internal == nil {
 		return nil, nil //nolint:nilnil // as above
 	}
-	_, parent, _ := strings.Cut(name, ".")
-	if err := c.Ensure(hello.Context(), "*."+parent); err != nil {
+	if err := c.Ensure(hello.Context(), wildcard); err != nil {
 		return nil, err
 	}
-	cert, err := c.config.CacheManagedCertificate(hello.Context(), "*."+parent)
+	cert, err := c.config.CacheManagedCertificate(hello.Context(), wildcard)
 	return &cert.Certificate, err
 }
 

@@ -8,11 +8,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"io/fs"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -143,12 +145,26 @@ func rootsOf(t *testing.T, text []byte) *x509.CertPool {
 	return roots
 }
 
+// served has one host by name, and a wildcard.
+func served(name string) string {
+	_, parent, _ := strings.Cut(name, ".")
+	switch {
+	case name == "www.example.org":
+		return name
+	case parent == "apps.example.org":
+		return "*." + parent
+	}
+	return ""
+}
+
+// TestInternalCA_SharedByGateways: two gateways have the same certificates. All names of a wildcard
+// share one, so that visitors who invent names fill no table.
 func TestInternalCA_SharedByGateways(t *testing.T) {
 	db, key := openStore(t), ca.NewKey()
 	gateway := func(name string) (*webcerts.Certificates, []byte) {
 		storage := &webcerts.Storage{DB: db, Key: key, Holder: name, Now: time.Now}
 		internal := &webcerts.Internal{Storage: storage, Now: time.Now}
-		c := webcerts.New(webcerts.Config{Storage: storage, Internal: internal, Log: zerolog.Nop(), Allowed: func(host string) bool { return host == "www.example.org" }})
+		c := webcerts.New(webcerts.Config{Storage: storage, Internal: internal, Log: zerolog.Nop(), Served: served})
 		t.Cleanup(c.Close)
 		root, err := internal.Root(t.Context())
 		require.NoError(t, err)
@@ -167,6 +183,16 @@ func TestInternalCA_SharedByGateways(t *testing.T) {
 	assert.Nil(t, one.Challenge())
 	_, err = handshake(t, one.TLS(), roots, "other.example.org")
 	require.Error(t, err)
+	for i := range 20 {
+		gateway := []*webcerts.Certificates{one, two}[i%2]
+		invented, err := handshake(t, gateway.TLS(), roots, fmt.Sprintf("invented%d.apps.example.org", i))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"*.apps.example.org"}, invented.DNSNames)
+		if i > 0 {
+			assert.Equal(t, first.SerialNumber, invented.SerialNumber)
+		}
+		first = invented
+	}
 }
 
 func TestCertificateFile_Reloaded(t *testing.T) {
@@ -176,7 +202,7 @@ func TestCertificateFile_Reloaded(t *testing.T) {
 	certFile, keyFile := filepath.Join(dir, "crt"), filepath.Join(dir, "key")
 	c := webcerts.New(webcerts.Config{
 		Storage: storage, Internal: &webcerts.Internal{Storage: storage, Now: time.Now}, CertFile: certFile, KeyFile: keyFile,
-		Log: zerolog.Nop(), Allowed: func(string) bool { return false },
+		Log: zerolog.Nop(), Served: func(string) string { return "" },
 	})
 	t.Cleanup(c.Close)
 	require.ErrorContains(t, c.ReadFiles(t.Context()), "the gateway's certificate")

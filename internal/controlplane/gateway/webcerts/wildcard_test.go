@@ -41,7 +41,7 @@ func TestWildcard_DNS01(t *testing.T) {
 			Storage:   &webcerts.Storage{DB: db, Key: key, Holder: holder, Now: time.Now},
 			Directory: authority.Directory, Roots: authority.Roots, Email: "ops@example.org", Log: zerolog.Nop(),
 			Wildcard: webcerts.Updates{Domain: "apps.example.org", Server: dns.Address, KeyFile: keyFile(t, tsigKey)},
-			Allowed:  func(string) bool { return true },
+			Served:   func(name string) string { return name },
 		})
 		t.Cleanup(c.Close)
 		return c
@@ -78,7 +78,7 @@ func TestWildcard_ReportsFailure(t *testing.T) {
 	authority := acmetest.Start(t, acmetest.Options{DNS: dns.Address, HTTPPort: 1, HTTPSPort: 1})
 	c := webcerts.New(webcerts.Config{
 		Storage:   &webcerts.Storage{DB: openStore(t), Key: ca.NewKey(), Holder: "one", Now: time.Now},
-		Directory: authority.Directory, Roots: authority.Roots, Log: zerolog.Nop(), Allowed: func(string) bool { return true },
+		Directory: authority.Directory, Roots: authority.Roots, Log: zerolog.Nop(), Served: func(name string) string { return name },
 		Wildcard: webcerts.Updates{Domain: "apps.example.org", Server: dns.Address, KeyFile: keyFile(t, tsigKey)},
 	})
 	t.Cleanup(c.Close)
