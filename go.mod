@@ -99,6 +99,7 @@ require (
 	al.essio.dev/pkg/shellescape v1.6.0 // quotes arguments for a POSIX shell; the standard library does not
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
+	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.47.0
 )
 
 require (

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
@@ -98,7 +97,7 @@ func (t seenTransport) WrappedRoundTripper() http.RoundTripper { return t.RoundT
 func (t seenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resource := resourceOf(r.URL.Path)
 	ctx, answered := span.Calling(r.Context(), func() string { return "kubernetes " + r.Method + " " + resource }, r.Method,
-		attribute.String("k8s.resource", resource))
+		span.KubernetesResource.String(resource))
 	if ctx != r.Context() {
 		r = r.WithContext(ctx)
 	}

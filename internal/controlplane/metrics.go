@@ -113,7 +113,7 @@ func (i *instruments) measured(c *Config, via string, next http.Handler) http.Ha
 	calls := i.calls.WithLabelValues(via)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls.Inc()
-		start, served := time.Now(), func(string, int) {}
+		start, served := time.Now(), func(string, string, int) {}
 		if r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
 			r, served = span.Served(r, c.Tracer)
 		}
@@ -123,7 +123,7 @@ func (i *instruments) measured(c *Config, via string, next http.Handler) http.Ha
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		next.ServeHTTP(ww, r)
 		name, status := routeOf(r, route), max(ww.Status(), http.StatusOK)
-		served(name, status)
+		served(name, strings.TrimPrefix(name, otherRoute), status)
 		i.requests.WithLabelValues(name, metrics.Class(status)).Observe(time.Since(start).Seconds())
 	})
 }

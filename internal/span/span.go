@@ -13,21 +13,23 @@ package span
 import (
 	"context"
 	"net/http"
+	"strconv"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 )
 
 const scope = "github.com/pipeops/pipeops-vm-agent"
 
-// The attributes, with the names of OpenTelemetry's semantic conventions where these exist.
-const (
-	keyMethod = attribute.Key("http.request.method")
-	keyStatus = attribute.Key("http.response.status_code")
-	keyError  = attribute.Key("error.type")
-)
+// KubernetesResource is the resource of a request to the Kubernetes API, with its subresource. The
+// semantic conventions have names of objects alone (k8s.pod.name), and all other attributes here.
+const KubernetesResource = attribute.Key("pipeops.kubernetes.resource")
+
+// unanswered is the error.type of a call without a response.
+const unanswered = "unanswered"
 
 // wire is W3C Trace Context. It excludes baggage, which could carry anything.
 var wire propagation.TraceContext
@@ -61,19 +63,21 @@ func Begin(ctx context.Context, p trace.TracerProvider, name string) (context.Co
 }
 
 // Served starts the span of a received call, as a child of its caller's span if the call carries
-// one. The returned function ends it, with the call's name and status. A nil provider creates none.
-func Served(r *http.Request, p trace.TracerProvider) (*http.Request, func(name string, status int)) {
+// one. The returned function ends it, with the call's name, its route (http.route) if there is one,
+// and its status. A nil provider creates none.
+func Served(r *http.Request, p trace.TracerProvider) (*http.Request, func(name, route string, status int)) {
 	if p == nil {
-		return r, func(string, int) {}
+		return r, func(string, string, int) {}
 	}
 	ctx := wire.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	ctx, s := p.Tracer(scope).Start(ctx, r.Proto, trace.WithSpanKind(trace.SpanKindServer))
-	return r.WithContext(ctx), func(name string, status int) {
+	return r.WithContext(ctx), func(name, route string, status int) {
 		s.SetName(name)
-		s.SetAttributes(keyMethod.String(method(r.Method)), keyStatus.Int(status))
-		if status >= http.StatusInternalServerError {
-			s.SetStatus(codes.Error, "")
+		s.SetAttributes(method(r.Method))
+		if route != "" {
+			s.SetAttributes(semconv.HTTPRoute(route))
 		}
+		answered(s, status, http.StatusInternalServerError)
 		s.End()
 	}
 }
@@ -89,7 +93,7 @@ func Passed(r *http.Request, p trace.TracerProvider, name string) (*http.Request
 	header := r.Header.Clone()
 	r.Header = header
 	Inject(r.Context(), header)
-	return r, func(status int) { served(name, status) }
+	return r, func(status int) { served(name, "", status) }
 }
 
 // Calling starts the span of an outgoing call, in the context's trace and with its provider. If
@@ -100,28 +104,43 @@ func Calling(ctx context.Context, name func() string, verb string, more ...attri
 		return ctx, func(int, error) {}
 	}
 	ctx, s := parent.TracerProvider().Tracer(scope).Start(ctx, name(), trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(append(more, keyMethod.String(method(verb)))...))
+		trace.WithAttributes(append(more, method(verb))...))
 	return ctx, func(status int, err error) {
-		if status != 0 {
-			s.SetAttributes(keyStatus.Int(status))
-		}
-		if err != nil && status == 0 {
-			s.SetAttributes(keyError.String("unanswered"))
-		}
-		if err != nil || status >= http.StatusBadRequest {
-			s.SetStatus(codes.Error, "")
+		answered(s, status, http.StatusBadRequest)
+		switch {
+		case err == nil || status >= http.StatusBadRequest:
+		case status == 0:
+			failed(s, unanswered)
+		default: // the answer broke off
+			failed(s, semconv.ErrorTypeOther.Value.AsString())
 		}
 		s.End()
 	}
 }
 
+// answered records a status, which is an error from that status on: for a server from 500, for a
+// client from 400, as the semantic conventions of HTTP have it.
+func answered(s trace.Span, status, errors int) {
+	if status != 0 {
+		s.SetAttributes(semconv.HTTPResponseStatusCode(status))
+	}
+	if status >= errors {
+		failed(s, strconv.Itoa(status))
+	}
+}
+
+func failed(s trace.Span, kind string) {
+	s.SetAttributes(semconv.ErrorTypeKey.String(kind))
+	s.SetStatus(codes.Error, "")
+}
+
 // method returns an HTTP method, or a fixed word for an unknown one, which any client can send.
-func method(m string) string {
+func method(m string) attribute.KeyValue {
 	switch m {
 	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodPatch, http.MethodDelete, http.MethodOptions:
-		return m
+		return semconv.HTTPRequestMethodKey.String(m)
 	}
-	return "_OTHER"
+	return semconv.HTTPRequestMethodOther
 }
 
 // Later is a trace that continues after its call has been answered.

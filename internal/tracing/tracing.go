@@ -10,10 +10,11 @@ import (
 
 	"github.com/rs/zerolog"
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -40,12 +41,15 @@ func Start(ctx context.Context, service, version string, getenv func(string) str
 	if err != nil || !on {
 		return nil, err
 	}
-	// The exporter reads the rest of the variables itself: headers, certificates, timeouts.
-	exporter, err := otlptracehttp.New(ctx)
+	protocol, err := protocolOf(getenv)
+	if err != nil {
+		return nil, err
+	}
+	exporter, err := exporterFor(ctx, protocol)
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_*: %w", err)
 	}
-	about, err := resource.New(ctx,
+	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithService(), // with an ID of the instance
 		resource.WithAttributes(semconv.ServiceName(service), semconv.ServiceVersion(version)), resource.WithFromEnv())
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w (fix: write it as key=value,key=value)", err)
@@ -77,12 +81,37 @@ func wanted(getenv func(string) string) (bool, error) {
 	if getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
 		return false, nil
 	}
+	return true, nil
+}
+
+// The values of OTEL_EXPORTER_OTLP_PROTOCOL, by OpenTelemetry's specification of exporters.
+const (
+	protocolHTTP = "http/protobuf" // its default
+	protocolGRPC = "grpc"
+)
+
+// protocolOf returns the protocol of the collector. The variable of traces overrides the general
+// one.
+func protocolOf(getenv func(string) string) (string, error) {
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
-		if p := getenv(name); p != "" && p != "http/protobuf" {
-			return false, fmt.Errorf("%s: %q is not spoken here (fix: use http/protobuf, port 4318 of most collectors)", name, clip(p))
+		switch p := getenv(name); p {
+		case "":
+		case protocolHTTP, protocolGRPC:
+			return p, nil
+		default:
+			return "", fmt.Errorf("%s: %q is not supported (fix: use http/protobuf or grpc: ports 4318 and 4317 of most collectors)", name, clip(p))
 		}
 	}
-	return true, nil
+	return protocolHTTP, nil
+}
+
+// exporterFor connects to the collector when there are spans to send. The exporters read the other
+// variables themselves: endpoint, headers, certificates, timeouts.
+func exporterFor(ctx context.Context, protocol string) (sdktrace.SpanExporter, error) {
+	if protocol == protocolGRPC {
+		return otlptracegrpc.New(ctx)
+	}
+	return otlptracehttp.New(ctx)
 }
 
 func clip(text string) string { return text[:min(len(text), 64)] }

@@ -41,8 +41,9 @@ func TestStart_OffByDefault(t *testing.T) {
 func TestStart_RefusesUnsupported(t *testing.T) {
 	const endpoint, here = "OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"
 	for want, vars := range map[string][]string{
-		`OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" is not spoken here (fix: use http/protobuf`: {endpoint, here, "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"},
-		`OTEL_TRACES_EXPORTER: "zipkin" is neither otlp nor none (fix: `:                 {endpoint, here, "OTEL_TRACES_EXPORTER", "zipkin"},
+		`OTEL_EXPORTER_OTLP_PROTOCOL: "http/json" is not supported (fix: use http/protobuf or grpc`: {endpoint, here, "OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"},
+		`OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "udp" is not supported`:                                {endpoint, here, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "udp", "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"},
+		`OTEL_TRACES_EXPORTER: "zipkin" is neither otlp nor none (fix: `:                            {endpoint, here, "OTEL_TRACES_EXPORTER", "zipkin"},
 	} {
 		_, err := tracing.Start(t.Context(), "test", "1", env(vars...), zerolog.Nop())
 		require.ErrorContains(t, err, want)
@@ -50,17 +51,33 @@ func TestStart_RefusesUnsupported(t *testing.T) {
 }
 
 func TestStop_FlushesSpans(t *testing.T) {
-	collector := otlptest.New(t)
-	traces, err := tracing.Start(t.Context(), "pipeops-test", "1.2.3", env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL), zerolog.Nop())
-	require.NoError(t, err)
-	_, done := span.Begin(t.Context(), traces.Provider(), "work")
-	done(errors.New("canary"))
-	traces.Stop(t.Context())
-	require.Len(t, collector.Spans(), 1)
-	assert.Equal(t, "pipeops-test", collector.Spans()[0].Service)
-	assert.Equal(t, "work", collector.Spans()[0].Name)
-	assert.False(t, collector.Holds("canary"))
-	assert.Empty(t, collector.Bad())
+	for name, c := range map[string]struct {
+		start func(*testing.T) *otlptest.Collector
+		vars  []string
+	}{
+		"default":   {otlptest.New, nil},
+		"http":      {otlptest.New, []string{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"}},
+		"grpc":      {otlptest.NewGRPC, []string{"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}},
+		"of traces": {otlptest.NewGRPC, []string{"OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			collector := c.start(t)
+			traces, err := tracing.Start(t.Context(), "pipeops-test", "1.2.3", env(append(c.vars, "OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)...), zerolog.Nop())
+			require.NoError(t, err)
+			_, done := span.Begin(t.Context(), traces.Provider(), "work")
+			done(errors.New("canary"))
+			traces.Stop(t.Context())
+			require.Len(t, collector.Spans(), 1)
+			got := collector.Spans()[0]
+			assert.Equal(t, "pipeops-test", got.Service)
+			assert.Equal(t, "work", got.Name)
+			assert.Equal(t, "1.2.3", got.About("service.version"))
+			assert.Equal(t, "opentelemetry", got.About("telemetry.sdk.name"))
+			assert.NotEmpty(t, got.About("service.instance.id"))
+			assert.False(t, collector.Holds("canary"))
+			assert.Empty(t, collector.Bad())
+		})
+	}
 }
 
 // TestStop_CollectorUnreachable costs no more than a line in the log.

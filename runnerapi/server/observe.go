@@ -40,15 +40,15 @@ func (s *server) observed(next http.Handler) http.Handler {
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		whole := false
 		defer func() { // also for an answer that broke off
-			id, status := runnerapi.OtherCall, ww.Status()
+			id, route, status := runnerapi.OtherCall, "", ww.Status()
 			if call := request.CallOf(calls, r); call.ID != "" {
-				id = observedID(call, r)
+				id, route = observedID(call, r), call.Path
 			}
 			status = cmp.Or(status, http.StatusOK)
 			if !whole {
 				status = http.StatusInternalServerError
 			}
-			served(id, status)
+			served(id, route, status)
 			if s.observation.Called != nil {
 				s.observation.Called(id, status, time.Since(start))
 			}
