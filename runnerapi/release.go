@@ -210,7 +210,7 @@ func (r Release) Busy() bool { return r.Operation != nil }
 
 // Uninstalled returns the release as it was, once it is uninstalled.
 func (r Release) Uninstalled() Release {
-	r.Status, r.Operation, r.Objects = ReleaseUninstalled, nil, slices.Clone(r.Objects)
+	r.Status, r.Operation, r.Description, r.Objects = ReleaseUninstalled, nil, "", slices.Clone(r.Objects)
 	for i := range r.Objects {
 		r.Objects[i].State, r.Objects[i].Message, r.Objects[i].Diagnosis = "", "", nil
 	}

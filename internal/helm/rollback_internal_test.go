@@ -5,7 +5,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/release/common"
+	release "helm.sh/helm/v4/pkg/release/v1"
 )
 
 // TestRollback_Resumes sends the command again; it goes to the revision that was the target before.
@@ -26,4 +28,15 @@ func TestRollback_Resumes(t *testing.T) {
 	assert.True(t, (&session{history: history[1:], store: &store{command: "put"}}).carriedOut())
 	_, err := (&session{history: history[:1], store: &store{command: "back"}}).revision(0)
 	require.Error(t, err)
+}
+
+// TestView_Uninstalling: what was deleted does not say that it may have failed.
+func TestView_Uninstalling(t *testing.T) {
+	going := view(&release.Release{
+		Info:  &release.Info{Status: common.StatusUninstalling, Description: "Deletion in progress (or silently failed)"},
+		Chart: &chart.Chart{Metadata: &chart.Metadata{}},
+	}, true)
+	assert.Empty(t, going.Description)
+	going.Description = "Service web did not go"
+	assert.Empty(t, going.Uninstalled().Description)
 }

@@ -213,11 +213,18 @@ func one(d driver.Driver, r record) (*release.Release, error) {
 	return rel, nil
 }
 
+// deletion is what Helm writes into a release while it uninstalls it, not knowing how that ends.
+const deletion = "Deletion in progress (or silently failed)"
+
 // view returns a revision as Runners see it.
 func view(rel *release.Release, managed bool) runnerapi.Release {
+	why := clip(rel.Info.Description)
+	if why == deletion { // its status says as much
+		why = ""
+	}
 	return runnerapi.Release{
 		Namespace: rel.Namespace, Name: rel.Name, Revision: rel.Version, Status: runnerapi.ReleaseStatus(rel.Info.Status.String()),
-		Description: clip(rel.Info.Description), UpdatedAt: rel.Info.LastDeployed.UTC(), Managed: managed,
+		Description: why, UpdatedAt: rel.Info.LastDeployed.UTC(), Managed: managed,
 		Chart: runnerapi.ReleaseChart{Name: rel.Chart.Metadata.Name, Version: rel.Chart.Metadata.Version, AppVersion: rel.Chart.Metadata.AppVersion},
 	}
 }

@@ -97,6 +97,7 @@ func TestUninstall_KeepsReleaseOnStop(t *testing.T) {
 	await.Until(t, "the command says what it waits for", func() bool {
 		now, err := next.Get(t.Context(), key("cut"))
 		require.NoError(t, err)
+		assert.NotContains(t, now.Description, "silently")
 		return now.Busy() && strings.Contains(now.Operation.Progress, "its finalizer to be removed: example.com/kept")
 	})
 	cancel()

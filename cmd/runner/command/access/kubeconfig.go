@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -121,7 +122,7 @@ func (c *kubeconfigCommand) entry(l *base.Login, agent announce.Agent) (kubeEntr
 	if path, err = filepath.Abs(path); err != nil {
 		return kubeEntry{}, err
 	}
-	program, err := os.Executable()
+	program, err := lastingPath(os.Args[0])
 	if err != nil {
 		return kubeEntry{}, err
 	}
@@ -135,6 +136,29 @@ func (c *kubeconfigCommand) entry(l *base.Login, agent announce.Agent) (kubeEntr
 	}
 	e.serverName = runnerapi.KubernetesServerName(e.serverName)
 	return e, nil
+}
+
+// lastingPath returns the path of this program that an update keeps: a link in PATH or the one that
+// was called, rather than the versioned or content-addressed file behind it (Homebrew, Nix).
+func lastingPath(called string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	file, err := os.Stat(self)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{filepath.Base(called), called} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		if found, err := os.Stat(path); err == nil && os.SameFile(file, found) {
+			return filepath.Abs(path)
+		}
+	}
+	return self, nil
 }
 
 // replaceFile writes a file for its owner only, in one step. A link stays one.

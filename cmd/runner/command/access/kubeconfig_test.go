@@ -95,3 +95,26 @@ func FuzzParseKubeconfig(f *testing.F) {
 		}
 	})
 }
+
+// TestLastingPath_KeepsLink: a kubeconfig outlives the update of a program that is behind a link.
+func TestLastingPath_KeepsLink(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	link := filepath.Join(dir, "pipeops-runner")
+	require.NoError(t, os.Symlink(self, link))
+	other := filepath.Join(t.TempDir(), "pipeops-runner")
+	require.NoError(t, os.WriteFile(other, nil, 0o755)) //nolint:gosec // another program of that name
+	for _, c := range []struct{ path, called, want string }{
+		{dir, "pipeops-runner", link},
+		{dir, self + "/../pipeops-runner", link}, // called by another path, and in PATH
+		{"/nowhere", link, link},
+		{filepath.Dir(other), link, link}, // another program is in PATH
+		{"/nowhere", "pipeops-runner", self},
+	} {
+		t.Setenv("PATH", c.path)
+		got, err := lastingPath(c.called)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, got, c)
+	}
+}
