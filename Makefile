@@ -155,7 +155,7 @@ release: ## All that is published for a version, into dist/VERSION; SIGN_KEY=FIL
 	go run ./scripts/release --version $(RELEASE) --commit $(RELEASE_COMMIT) --output dist/$(RELEASE) \
 	  $(if $(SIGN_KEY),--sign '$(SIGN_KEY)') $(if $(SIGN_PASSPHRASE_FILE),--passphrase-file '$(SIGN_PASSPHRASE_FILE)') \
 	  $(if $(RELEASE_KEYS),--trust '$(RELEASE_KEYS)') $(if $(CONTROL_PLANE_URL),--control-plane-url '$(CONTROL_PLANE_URL)') \
-	  $(if $(EXPIRES),--expires '$(EXPIRES)')
+	  $(if $(EXPIRES),--expires '$(EXPIRES)') $(if $(CHART_REGISTRY),--chart-registry '$(CHART_REGISTRY)')
 
 .PHONY: site
 site: ## Make the documentation's site in dist/site, with Hugo (some minutes the first time)

@@ -35,7 +35,7 @@ func (r *release) charts(context.Context) error {
 			}
 			packed = append(packed, e)
 		}
-		name := fmt.Sprintf("%s-chart_%s.tgz", p.name, r.number())
+		name := fmt.Sprintf("%s-%s.tgz", p.name, r.number()) // as Helm names it
 		if err := r.add(name, published.KindChart, anywhere, func(w io.Writer) error {
 			return tarball(w, p.name, packed, r.time)
 		}); err != nil {

@@ -1,7 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log"
 	"maps"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,19 +15,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	helmregistry "helm.sh/helm/v4/pkg/registry"
 	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// chartIsWhatHelmPacks compares the chart with the one that `helm package` makes,
-// and renders it as its users do.
-func chartIsWhatHelmPacks(t *testing.T, dir string) {
+// helmIn returns a function that runs the real Helm, without anything of this user's.
+func helmIn(t *testing.T) func(args ...string) string {
+	t.Helper()
 	helm, err := programs.Helm.Build(t.Context())
 	require.NoError(t, err)
-	run := func(args ...string) string {
+	return func(args ...string) string {
 		t.Helper()
 		home := t.TempDir()
 		cmd := exec.CommandContext(t.Context(), helm, args...)
@@ -31,7 +39,38 @@ func chartIsWhatHelmPacks(t *testing.T, dir string) {
 		require.NoError(t, err, "%s", said)
 		return string(said)
 	}
-	packed, ours := t.TempDir(), filepath.Join(dir, "pipeops-agent-chart_1.2.3.tgz")
+}
+
+// TestPushCharts_HelmPulls pushes the charts of a release twice, and has Helm pull one.
+func TestPushCharts_HelmPulls(t *testing.T) {
+	suite.Release(t, "charts pushed to a registry")
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	dir, to := small(t, "../.."), "oci://"+strings.TrimPrefix(server.URL, "http://")+"/charts"
+	var said bytes.Buffer
+	r := release{version: "v1.2.3", dir: dir, chartRegistry: to, out: &said}
+	require.NoError(t, json.Unmarshal(read(t, dir, "release.json"), &r.manifest))
+	for range 2 {
+		require.NoError(t, r.pushCharts(helmregistry.ClientOptPlainHTTP()))
+	}
+	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+	require.Len(t, lines, 2)
+	assert.Equal(t, lines[0], lines[1], "the same chart has the same digest")
+	assert.Contains(t, lines[0], "/charts/pipeops-agent:1.2.3@sha256:")
+	pulled := t.TempDir()
+	helmIn(t)("pull", to+"/pipeops-agent", "--version", "1.2.3", "--plain-http", "--destination", pulled)
+	assert.Equal(t, read(t, dir, "pipeops-agent-1.2.3.tgz"), read(t, pulled, "pipeops-agent-1.2.3.tgz"))
+
+	server.Close()
+	err := r.pushCharts(helmregistry.ClientOptPlainHTTP())
+	assert.ErrorContains(t, err, "run: helm push "+filepath.Join(dir, "pipeops-agent-1.2.3.tgz")+" "+to)
+}
+
+// chartIsWhatHelmPacks compares the chart with the one that `helm package` makes,
+// and renders it as its users do.
+func chartIsWhatHelmPacks(t *testing.T, dir string) {
+	run := helmIn(t)
+	packed, ours := t.TempDir(), filepath.Join(dir, "pipeops-agent-1.2.3.tgz")
 	run("package", "../../deployments/helm/pipeops-agent", "--version", "1.2.3", "--app-version", "v1.2.3", "--destination", packed)
 	want, got := untar(t, filepath.Join(packed, "pipeops-agent-1.2.3.tgz")), untar(t, ours)
 	assert.ElementsMatch(t, slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(got)))

@@ -67,6 +67,9 @@ func newCommand() *cobra.Command {
 			if r.platforms, err = parsePlatforms(names); err != nil {
 				return err
 			}
+			if err := checkChartRegistry(r.chartRegistry); err != nil {
+				return err
+			}
 			if r.time, err = commitTime(cmd.Context(), r.root); err != nil {
 				return err
 			}
@@ -82,7 +85,10 @@ func newCommand() *cobra.Command {
 				}
 			}
 			r.out = cmd.OutOrStdout()
-			return r.make(cmd.Context())
+			if err := r.make(cmd.Context()); err != nil {
+				return err
+			}
+			return r.pushCharts()
 		},
 	}
 	f := cmd.Flags()
@@ -91,6 +97,7 @@ func newCommand() *cobra.Command {
 	f.StringVar(&r.dir, "output", "", "directory to make; it must not exist")
 	f.StringVar(&r.root, "root", ".", "top folder of the repository")
 	f.StringVar(&r.controlPlane, "control-plane-url", "", "control plane of those who run the installer without naming one")
+	f.StringVar(&r.chartRegistry, "chart-registry", "", "push the charts there when all is made, e.g. oci://ghcr.io/pipeops/charts")
 	f.StringVar(&keyFile, "sign", "", "minisign secret key to sign with")
 	f.StringVar(&passphraseFile, "passphrase-file", "", "file with the passphrase of that key")
 	f.StringVar(&trusted, "trust", "", "minisign public keys, separated by commas, whose releases these agents take (default: that of --sign)")

@@ -228,6 +228,7 @@ func TestRelease_Refuses(t *testing.T) {
 		require.ErrorContains(t, cmd.ExecuteContext(t.Context()), want)
 	}
 	refused("is there already", "--version", "v1.0.0")
+	refused("write it as oci://HOST/PATH", "--version", "v1.0.0", "--chart-registry", "https://registry.example.com")
 	refused("OS/ARCHITECTURE", "--version", "v1.0.0", "--platform", "linux")
 	refused("vMAJOR.MINOR.PATCH", "--version", "1.0.0")
 	refused("--sign: open", "--version", "v1.0.0", "--sign", "no-such.key")

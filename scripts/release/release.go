@@ -33,6 +33,7 @@ func (p program) on(platform v1.Platform) bool { return !p.linuxOnly || platform
 type release struct {
 	version, commit, root, dir string
 	controlPlane               string // for installations that name none
+	chartRegistry              string // where charts are pushed to; empty for nowhere
 	programs                   []program
 	files                      []string
 	platforms                  []v1.Platform
