@@ -51,7 +51,7 @@ func TestPushCharts_HelmPulls(t *testing.T) {
 	r := release{version: "v1.2.3", dir: dir, chartRegistry: to, out: &said}
 	require.NoError(t, json.Unmarshal(read(t, dir, "release.json"), &r.manifest))
 	for range 2 {
-		require.NoError(t, r.pushCharts(helmregistry.ClientOptPlainHTTP()))
+		require.NoError(t, chartPusher{&r}.run(helmregistry.ClientOptPlainHTTP()))
 	}
 	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
 	require.Len(t, lines, 2)
@@ -62,7 +62,7 @@ func TestPushCharts_HelmPulls(t *testing.T) {
 	assert.Equal(t, read(t, dir, "pipeops-agent-1.2.3.tgz"), read(t, pulled, "pipeops-agent-1.2.3.tgz"))
 
 	server.Close()
-	err := r.pushCharts(helmregistry.ClientOptPlainHTTP())
+	err := chartPusher{&r}.run(helmregistry.ClientOptPlainHTTP())
 	assert.ErrorContains(t, err, "run: helm push "+filepath.Join(dir, "pipeops-agent-1.2.3.tgz")+" "+to)
 }
 

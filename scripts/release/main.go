@@ -88,7 +88,7 @@ func newCommand() *cobra.Command {
 			if err := r.make(cmd.Context()); err != nil {
 				return err
 			}
-			return r.pushCharts()
+			return chartPusher{&r}.run()
 		},
 	}
 	f := cmd.Flags()
