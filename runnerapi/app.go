@@ -132,6 +132,7 @@ type Port struct {
 	Port     int32  `json:"port" minimum:"1" maximum:"65535" doc:"Port the container listens on."`
 	Service  int32  `json:"service,omitempty" minimum:"1" maximum:"65535" doc:"Port of the Service; the container's port when absent."`
 	Protocol string `json:"protocol,omitempty" enum:"TCP,UDP" default:"TCP"`
+	Optional bool   `json:"optional,omitempty" doc:"The program may leave the port closed: without probes the agent tries all others."`
 }
 
 // ServicePort returns the port of the Service: the container's unless set.

@@ -17,7 +17,7 @@ const (
 	// ConditionScheduled of a CronJob: runs start when they are due.
 	ConditionScheduled ConditionType = "Scheduled"
 	// ConditionPortsReachable of an App whose ports no probe looks at: pods accept connections
-	// from outside. It is there only while it is False.
+	// from outside at all of them. It is there only while it is False.
 	ConditionPortsReachable ConditionType = "PortsReachable"
 )
 
@@ -32,6 +32,7 @@ const (
 	ReasonBadTLSSecret    = "BadTLSSecret"
 	ReasonSuspended       = "Suspended"       // the spec suspends the schedule
 	ReasonOnlyOnLoopback  = "OnlyOnLoopback"  // a port accepts connections inside the pod alone
+	ReasonNotListening    = "NotListening"    // nothing listens at one of several ports
 	ReasonServed          = "Served"          // of a condition that is True
 	ReasonScheduleApplies = "ScheduleApplies" // likewise
 )
@@ -42,7 +43,7 @@ const (
 type Condition struct {
 	Type    ConditionType `json:"type" enum:"Ready,Reconciling,Stalled,IngressReady,Scheduled,PortsReachable"`
 	Status  string        `json:"status" enum:"True,False"`
-	Reason  string        `json:"reason" doc:"Stable name of why: of Ready, Reconciling and Stalled the diagnosis's cause or the phase; else NoAddress, NoIngressClass, NoGateway, NotPublic, HostNotServed, NoTLSSecret, BadTLSSecret, Suspended, OnlyOnLoopback, Served or ScheduleApplies."`
+	Reason  string        `json:"reason" doc:"Stable name of why: of Ready, Reconciling and Stalled the diagnosis's cause or the phase; else NoAddress, NoIngressClass, NoGateway, NotPublic, HostNotServed, NoTLSSecret, BadTLSSecret, Suspended, OnlyOnLoopback, NotListening, Served or ScheduleApplies."`
 	Message string        `json:"message,omitempty" doc:"What is the case, with the names that matter."`
 	Fix     string        `json:"fix,omitempty" doc:"What to do, where the condition is False."`
 

@@ -31,7 +31,7 @@ func (c *Controller) observe(ctx context.Context, a *v1alpha1.App, m made, numbe
 	}
 	var finding diagnose.Finding
 	var current []*corev1.Pod // of the newest spec
-	var loopback *runnerapi.Condition
+	var unreachable *runnerapi.Condition
 	switch {
 	case m.refusal != nil:
 		finding.Diagnosis = m.refusal
@@ -45,7 +45,7 @@ func (c *Controller) observe(ctx context.Context, a *v1alpha1.App, m made, numbe
 		if finding.Stop {
 			finding.Diagnosis = finding.Halted()
 		}
-		loopback = diagnose.OnlyOnLoopback(&ev)
+		unreachable = diagnose.Unreachable(&ev)
 	}
 	s := *a.Status.DeepCopy()
 	s.Selector = labels.SelectorFromSet(objectmeta.AppLabels(a.Name)).String()
@@ -64,8 +64,8 @@ func (c *Controller) observe(ctx context.Context, a *v1alpha1.App, m made, numbe
 	if err != nil {
 		return v1alpha1.Status{}, 0, err
 	}
-	if loopback != nil {
-		s.Conditions = append(s.Conditions, *loopback)
+	if unreachable != nil {
+		s.Conditions = append(s.Conditions, *unreachable)
 	}
 	if !a.Spec.IsPaused() {
 		s.Made = m.objects

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -13,18 +14,18 @@ import (
 type PortTry struct {
 	Refused  int32 // a port at which nothing listens; 0 for none
 	Loopback int32 // a port that accepts connections inside the pod alone; 0 for none
-	Idle     int32 // a port of a workload at which nothing listens while another port is open; 0 for none
+	Idle     int32 // a port at which nothing listens while another port is open; 0 for none
 	At       time.Time
 }
 
-// Unprobed returns the TCP ports that an App declares and that no probe looks at: a pod's container
-// is ready then as soon as its process runs.
+// Unprobed returns the TCP ports that an App declares, without optional ones, and that no probe
+// looks at: a pod's container is ready then as soon as its process runs.
 func Unprobed(spec runnerapi.AppSpec) (ports []int32) {
 	if p := spec.Probes; spec.Type.Runs() || p.Startup != nil || p.Readiness != nil || p.Liveness != nil {
 		return nil
 	}
 	for _, port := range spec.Ports {
-		if port.Protocol == "" || port.Protocol == string(corev1.ProtocolTCP) {
+		if !port.Optional && (port.Protocol == "" || port.Protocol == string(corev1.ProtocolTCP)) {
 			ports = append(ports, port.Port)
 		}
 	}
@@ -65,15 +66,19 @@ func listening(ev *Evidence) (all Finding) {
 	for _, pod := range ev.Pods {
 		try, tried := ev.Ports[pod.UID]
 		by, ready := ev.Stabilization.ListensBy(pod)
-		if !tried || !ready || try.Refused == 0 {
+		port := cmp.Or(try.Refused, try.Idle)
+		if !tried || !ready || port == 0 {
 			continue
 		}
 		if try.At.Before(by) {
 			if !ev.Proven {
 				all.Unsettled = true
-				all.Waiting = fmt.Sprintf("pod %s to listen at TCP port %d", pod.Name, try.Refused)
+				all.Waiting = fmt.Sprintf("pod %s to listen at TCP port %d", pod.Name, port)
 			}
 			continue // the try at the end of the period causes another look at the App
+		}
+		if try.Refused == 0 {
+			continue // Unreachable warns of it
 		}
 		all.Diagnosis = &runnerapi.Diagnosis{
 			Cause: runnerapi.CausePortNotListening, Object: "pod/" + pod.Name, Container: ev.Container,
@@ -87,14 +92,20 @@ func listening(ev *Evidence) (all Finding) {
 	return all
 }
 
-// OnlyOnLoopback returns the condition of an App whose pods accept connections to a declared port
-// inside the pod alone; nil for none.
-func OnlyOnLoopback(ev *Evidence) *runnerapi.Condition {
+// Unreachable returns the condition of an App whose pods accept connections to a declared port
+// inside the pod alone, or at another port alone; nil for none.
+func Unreachable(ev *Evidence) *runnerapi.Condition {
 	for _, pod := range ev.Pods {
-		if port := ev.Ports[pod.UID].Loopback; port != 0 && Ready(pod) {
+		try := ev.Ports[pod.UID]
+		if port := try.Loopback; port != 0 && Ready(pod) {
 			return runnerapi.ConditionPortsReachable.False(runnerapi.ReasonOnlyOnLoopback,
 				fmt.Sprintf("pod %s refuses connections to TCP port %d from outside, and accepts them inside the pod", pod.Name, port),
 				fmt.Sprintf("have the program listen on 0.0.0.0:%d instead of 127.0.0.1, unless a NetworkPolicy refuses the agent", port))
+		}
+		if by, ready := ev.Stabilization.ListensBy(pod); ready && try.Idle != 0 && !try.At.Before(by) {
+			return runnerapi.ConditionPortsReachable.False(runnerapi.ReasonNotListening,
+				fmt.Sprintf("nothing listens at TCP port %d of pod %s, which the App declares; another port is open", try.Idle, pod.Name),
+				fmt.Sprintf("have the program listen on 0.0.0.0:%d, or remove the port from ports; if it is meant so, set optional: true at the port", try.Idle))
 		}
 	}
 	return nil

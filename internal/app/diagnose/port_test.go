@@ -78,7 +78,7 @@ func TestPort_NotListening(t *testing.T) {
 			Pods: []*corev1.Pod{p}, Stabilization: stay, Proven: proven, Now: now,
 			Container: "web", Ports: map[types.UID]PortTry{p.UID: try},
 		}
-		return Find(ev), OnlyOnLoopback(&ev)
+		return Find(ev), Unreachable(&ev)
 	}
 	refused := PortTry{Refused: 8080}
 	f, _ := find(29*time.Second, 0, refused, false)
@@ -106,10 +106,20 @@ func TestPort_NotListening(t *testing.T) {
 	assert.Nil(t, f.Diagnosis, "a NetworkPolicy may refuse the agent")
 	require.NotNil(t, condition)
 	assert.Equal(t, runnerapi.ReasonOnlyOnLoopback, condition.Reason)
+
+	f, condition = find(29*time.Second, 0, PortTry{Idle: 9102}, false)
+	assert.Contains(t, f.Waiting, "to listen at TCP port 9102", "a program takes its time")
+	assert.Nil(t, condition)
+	f, condition = find(time.Minute, 0, PortTry{Idle: 9102}, false)
+	assert.Equal(t, Finding{}, f, "another port is open")
+	require.NotNil(t, condition)
+	assert.Equal(t, runnerapi.ReasonNotListening, condition.Reason)
+	assert.Contains(t, condition.Message, "nothing listens at TCP port 9102")
+	assert.Contains(t, condition.Fix, "optional: true")
 }
 
 func TestPort_Unprobed(t *testing.T) {
-	ports := []runnerapi.Port{{Port: 8080}, {Port: 53, Protocol: "UDP"}, {Port: 9090, Protocol: "TCP"}}
+	ports := []runnerapi.Port{{Port: 8080}, {Port: 53, Protocol: "UDP"}, {Port: 9090, Protocol: "TCP"}, {Port: 9102, Optional: true}}
 	probe := &runnerapi.Probe{TCP: &runnerapi.TCPProbe{Port: 8080}}
 	assert.Equal(t, []int32{8080, 9090}, Unprobed(runnerapi.AppSpec{Ports: ports}))
 	assert.Empty(t, Unprobed(runnerapi.AppSpec{Ports: ports, Type: runnerapi.TypeJob}))

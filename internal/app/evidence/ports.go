@@ -46,6 +46,7 @@ type portsOf struct {
 	app   runnerapi.Key
 	pod   *corev1.Pod // name and address only
 	ports []int32     // that have not accepted a connection yet
+	open  bool        // another has
 	by    time.Time   // when the program has to listen
 	last  diagnose.PortTry
 	pause time.Duration
@@ -171,14 +172,18 @@ func (p *ports) note(known *portsOf, uid types.UID, open []int32, got diagnose.P
 	defer p.mu.Unlock()
 	now, before := p.now(), known.last
 	known.ports = slices.DeleteFunc(slices.Clone(known.ports), func(port int32) bool { return slices.Contains(open, port) })
+	if known.open = known.open || len(open) > 0; known.open {
+		got.Refused, got.Idle = 0, got.Refused
+	}
 	known.last = got
 	known.last.At = now
 	if mute && !now.Before(known.by) {
 		known.mute++
 	}
-	isNews = got.Refused != before.Refused || got.Loopback != before.Loopback ||
-		got.Refused != 0 && before.At.Before(known.by) && !now.Before(known.by)
-	if len(known.ports) == 0 || got.Refused == 0 && got.Loopback == 0 && known.mute >= mutePorts {
+	silent := got.Refused != 0 || got.Idle != 0
+	isNews = got.Refused != before.Refused || got.Idle != before.Idle || got.Loopback != before.Loopback ||
+		silent && before.At.Before(known.by) && !now.Before(known.by)
+	if len(known.ports) == 0 || !silent && got.Loopback == 0 && known.mute >= mutePorts {
 		return isNews
 	}
 	next := known.pause

@@ -29,7 +29,7 @@ const Finalizer = "pipeops.io/app"
 // SchemaVersion counts changes of the App's schema. The CustomResourceDefinition carries it, so
 // that an agent that finds an older one reports that and does not lose its fields. A newer one is
 // fine: that is a rollback of the agent.
-const SchemaVersion = 9
+const SchemaVersion = 10
 
 // SchemaVersionAnnotation is where the CustomResourceDefinition carries it.
 const SchemaVersionAnnotation = "pipeops.io/schema-version"
