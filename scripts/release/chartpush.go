@@ -23,8 +23,8 @@ func checkChartRegistry(address string) error {
 // chartPusher uploads the charts of a finished release.
 type chartPusher struct{ *release }
 
-// run does what `helm push` does, with the credentials of `helm registry login` or `docker login`. A
-// second push changes nothing.
+// run does what `helm push` does, with the credentials of `helm registry login` or `docker login`.
+// A second push changes nothing.
 func (r chartPusher) run(options ...registry.ClientOption) error {
 	if r.chartRegistry == "" {
 		return nil
