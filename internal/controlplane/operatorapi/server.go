@@ -3,7 +3,6 @@ package operatorapi
 import (
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -101,8 +100,7 @@ func OpenAPI(version string) ([]byte, error) {
 }
 
 func document(api huma.API) ([]byte, error) {
-	doc, err := json.MarshalIndent(api.OpenAPI(), "", "  ")
-	return append(doc, '\n'), err
+	return humaproblem.Document(api.OpenAPI(), humaproblem.ControlPlane())
 }
 
 func (s *server) router(version string) http.Handler {

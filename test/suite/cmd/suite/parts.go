@@ -50,7 +50,7 @@ var parts = []part{
 		},
 	},
 	{
-		name: "contract", what: "20 000 generated requests to the Runner API, each response checked against its document", estimate: 7 * time.Minute, lane: "servers", inputs: append([]string{"docs/openapi.json"}, product...),
+		name: "contract", what: "20 000 generated requests to the Runner API, each response checked against its document", estimate: 7 * time.Minute, lane: "servers", inputs: append([]string{"docs"}, product...),
 		jobs: func(m *module) []job {
 			return []job{{Env: []string{"PIPEOPS_TEST_CONTRACT_REQUESTS=20000"}, Packages: m.below("test/contract")}}
 		},
