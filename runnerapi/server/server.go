@@ -108,7 +108,7 @@ func newRouter(c Config) (chi.Router, huma.API) {
 	r := chi.NewRouter()
 	r.Use(kubernetes.ByName, request.BodyDeadline, problem.WithRequestID, s.observed, s.identify, s.logCalls, s.recoverPanics, middleware.GetHead)
 	r.NotFound(s.noRoute)
-	r.MethodNotAllowed(noMethod(r))
+	r.MethodNotAllowed(s.noMethod(r))
 	mountHealth(r, c.Version, c.Ready, nil)
 	r.Group(func(r chi.Router) {
 		r.Use(s.shared, shared.guard.Audit.Calls, s.authenticate, shared.guard.Check)
