@@ -49,7 +49,10 @@ type HandlerConfig struct {
 	Identify func(*http.Request) (agentID string, err error)
 	// Version is the control plane's version, for the OpenAPI document.
 	Version string
-	Log     zerolog.Logger
+	// Elsewhere reports whether another API of the same port has the method for the request's path.
+	// Nil is for no other API.
+	Elsewhere func(r *http.Request, method string) bool
+	Log       zerolog.Logger
 }
 
 type handler struct {
@@ -63,13 +66,14 @@ func NewHandler(cfg HandlerConfig) http.Handler {
 	h := &handler{backend: cfg.Backend, identify: cfg.Identify, log: cfg.Log}
 	router := chi.NewMux()
 	router.Use(problem.WithRequestID, LogRequests(cfg.Log), WithOrigin, recoverPanic(cfg.Log), withTimeout)
-	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
+	noCall := httpserver.NoMethod(func(r *http.Request, method string) bool {
+		return router.Match(chi.NewRouteContext(), method, r.URL.Path) || cfg.Elsewhere != nil && cfg.Elsewhere(r, method)
+	}, func(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotFound,
 			"the API's document is at /openapi.json", "there is nothing at %s", r.URL.Path))
 	})
-	router.MethodNotAllowed(httpserver.NoMethod(func(r *http.Request, method string) bool {
-		return router.Match(chi.NewRouteContext(), method, r.URL.Path)
-	}))
+	router.NotFound(noCall)
+	router.MethodNotAllowed(noCall)
 	h.routes(humachi.New(router, apiConfig(cfg.Version)))
 	return router
 }

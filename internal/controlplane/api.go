@@ -48,7 +48,7 @@ type api struct {
 	cfg         *Config
 	authn       *authn.Authenticator
 	view        *directory.View
-	agents      http.Handler // what agents call
+	agents      func(elsewhere func(*http.Request, string) bool) http.Handler // what agents call
 	calls       *callLimits
 	inTunnels   *tunnelCalls
 	tunnel      *server.Server
@@ -65,10 +65,20 @@ func newAPI(cfg *Config, callers *authn.Authenticator, view *directory.View, cer
 	return &api{
 		cfg: cfg, authn: callers, view: view, certificate: certificate, instruments: i,
 		calls: newCallLimits(callers, cfg.Limits.SharedAddresses), inTunnels: newTunnelCalls(),
-		agents: authn.WithCall(controlapi.NewHandler(controlapi.HandlerConfig{
-			Backend: b, Identify: callers.AgentOfRequest, Version: cfg.Version, Log: cfg.Log,
-		})),
+		agents: func(elsewhere func(*http.Request, string) bool) http.Handler {
+			return authn.WithCall(controlapi.NewHandler(controlapi.HandlerConfig{
+				Backend: b, Identify: callers.AgentOfRequest, Version: cfg.Version, Elsewhere: elsewhere, Log: cfg.Log,
+			}))
+		},
 	}
+}
+
+// has reports whether a pattern other than "/" has the method for the request's path.
+func has(mux *http.ServeMux, r *http.Request, method string) bool {
+	other := *r
+	other.Method = method
+	_, pattern := mux.Handler(&other)
+	return pattern != "/" && pattern != ""
 }
 
 // handler returns the handler of the HTTPS port.
@@ -77,7 +87,7 @@ func (a *api) handler(sockets *server.Websockets) http.Handler {
 		return problem.WithRequestID(controlapi.LogRequests(a.cfg.Log)(h))
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", a.agents)
+	mux.Handle("/", a.agents(func(r *http.Request, method string) bool { return has(mux, r, method) }))
 	mux.Handle("GET "+announce.SnapshotPath, logged(a.authn.NamingIssuer(announceserver.SnapshotHandler(a.view.Snapshot, a.authn.RunnerOfRequest))))
 	mux.Handle("GET "+announce.AgentPath, logged(a.authn.NamingIssuer(announceserver.AgentHandler(a.view.LookUp, a.authn.RunnerOfRequest))))
 	mux.Handle("GET "+announce.TimelinePath, logged(a.authn.NamingIssuer(announceserver.TimelineHandler(a.view.Timeline, a.authn.RunnerOfRequest))))

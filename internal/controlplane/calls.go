@@ -76,12 +76,13 @@ func (tunnelAddr) String() string  { return viaTunnel }
 // tunnelHandler serves only agents' own calls, as the HTTPS port does: each with its limits, and
 // with the certificate verified again.
 func (a *api) tunnelHandler() http.Handler {
+	agents := a.agents(nil)
 	calls := a.instruments.measured(a.cfg, viaTunnel, a.calls.wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, controlapi.AgentPaths) {
 			problem.Write(w, "", problem.Errorf(problem.NotFound, "call the HTTPS API", "there is nothing at %s in a tunnel", r.URL.Path))
 			return
 		}
-		a.agents.ServeHTTP(w, r)
+		agents.ServeHTTP(w, r)
 	})))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if call, ok := r.Context().Value(tunnelCallKey{}).(*tunnelCall); ok {

@@ -13,9 +13,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -115,4 +118,25 @@ func TestReadiness_BrokerAway(t *testing.T) {
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `"degraded":true`)
+}
+
+// TestAPI_AllowsMethods holds for the calls of agents, Runners and operators on one port.
+func TestAPI_AllowsMethods(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	for path, allow := range map[string]string{
+		announce.SnapshotPath: "GET, HEAD", "/v1/agents/shop": "GET, HEAD", "/v1/agents/register": "GET, HEAD, POST", "/v1/agent/check": "POST",
+		login.Path: "POST", "/healthz": "GET, HEAD", operatorapi.Prefix + "tokens": "GET, POST", "/v1/nowhere": "",
+	} {
+		for _, method := range []string{http.MethodPut, "get"} {
+			req, err := http.NewRequestWithContext(t.Context(), method, p.Advertised().API+path, http.NoBody)
+			require.NoError(t, err)
+			answer, err := p.client().Do(req)
+			require.NoError(t, err)
+			require.NoError(t, answer.Body.Close())
+			assert.Equal(t, allow, answer.Header.Get("Allow"), "%s %s", method, path)
+			assert.Equal(t, allow == "", answer.StatusCode == http.StatusNotFound, "%s %s: %d", method, path, answer.StatusCode)
+			assert.Equal(t, problem.ContentType, answer.Header.Get("Content-Type"))
+		}
+	}
 }

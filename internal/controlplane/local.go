@@ -48,10 +48,8 @@ func (l localAPI) serve(ctx context.Context) error {
 	if l.socket == nil {
 		return nil
 	}
-	mux := http.NewServeMux()
-	mux.Handle(operatorapi.Prefix, controlapi.LogRequests(l.log)(l.operators))
 	server := &http.Server{
-		Handler:           problem.WithRequestID(admitLocal(mux)),
+		Handler:           problem.WithRequestID(admitLocal(controlapi.LogRequests(l.log)(l.operators))),
 		ConnContext:       withPeer,
 		ReadHeaderTimeout: handshakeTimeout, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,

@@ -66,7 +66,7 @@ func parseObjects(source, text, hook string) ([]*object, error) {
 		if err := u.UnmarshalJSON(raw.Raw); err != nil {
 			return nil, bad(err)
 		}
-		if !u.IsList() {
+		if _, isList := decode.Items(u.Object); !isList {
 			all = append(all, &object{Unstructured: u, source: source, hook: hook})
 			continue
 		}

@@ -127,6 +127,9 @@ func TestChart_ForbiddenObjects(t *testing.T) {
 	objects, err := parseObjects("a.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: production}}", "")
 	require.NoError(t, err)
 	assert.NoError(t, b.check(objects[0]))
+	objects, err = parseObjects("a.yaml", "{apiVersion: v1, kind: ConfigMapList, items: [{metadata: {name: a}}]}", "")
+	require.NoError(t, err)
+	assert.NoError(t, b.check(objects[0]), "Helm's own client knows the kind by the list's")
 }
 
 const chartYAML = "apiVersion: v2\nname: web\nversion: 1.4.2\n"

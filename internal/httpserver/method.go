@@ -11,15 +11,20 @@ import (
 // methods are those that our APIs have; HEAD comes with GET.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodPatch, http.MethodDelete}
 
-// NoMethod returns a handler that lists the methods that a path does have (RFC 9110, section
-// 15.5.6). Methods are case-sensitive (section 9.1).
-func NoMethod(has func(r *http.Request, method string) bool) http.HandlerFunc {
+// NoMethod returns a handler for requests that match no call. It lists the methods that the path
+// does have (RFC 9110, section 15.5.6), and serves notFound for a path that has none. Methods are
+// case-sensitive (section 9.1).
+func NoMethod(has func(r *http.Request, method string) bool, notFound http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var allowed []string
 		for _, m := range methods {
 			if has(r, m) {
 				allowed = append(allowed, m)
 			}
+		}
+		if allowed == nil {
+			notFound(w, r)
+			return
 		}
 		allow := strings.Join(allowed, ", ")
 		w.Header().Set("Allow", allow)

@@ -152,11 +152,10 @@ func (d *decoder) tooMany(n *decode.Node) {
 		WithField("body").WithLocation(d.at(n.Line)))
 }
 
-// take adds an object, or the items of a List.
+// take adds an object, or the items of a List or of another list, such as a ConfigMapList.
 func (d *decoder) take(object map[string]any, node *decode.Node) {
 	u := &unstructured.Unstructured{Object: object}
-	items, isList := object["items"].([]any)
-	if kind, _ := object["kind"].(string); isList && kind == "List" && object["apiVersion"] == "v1" {
+	if items, isList := decode.Items(object); isList {
 		d.takeAll(items, node)
 		return
 	}
@@ -176,7 +175,7 @@ func (d *decoder) take(object map[string]any, node *decode.Node) {
 	d.docs.where[u] = d.at(node.Line)
 }
 
-// takeAll adds the items of a List.
+// takeAll adds the items of a list.
 func (d *decoder) takeAll(items []any, list *decode.Node) {
 	for i, item := range items {
 		at := cmp.Or(decode.At(list, "items", i), list)

@@ -2,12 +2,19 @@ package manifests_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -37,6 +44,88 @@ func TestDecode(t *testing.T) {
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web", "namespace": "shop"},
 		"spec": map[string]any{"replicas": int64(3)},
 	}, web.Object)
+}
+
+// TestDecode_ListsLikeKubectl compares with the decoder that kubectl has.
+func TestDecode_ListsLikeKubectl(t *testing.T) {
+	for _, list := range []string{
+		`{"apiVersion":"v1","kind":"ConfigMapList","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a"},"data":{"k":"v"}},{"metadata":{"name":"b"}}]}`,
+		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleList","items":[{"metadata":{"name":"a"}},{"apiVersion":"v1","kind":"Secret","metadata":{"name":"b"}}]}`,
+		`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"ConfigMapList","items":[{"metadata":{"name":"a"}}]}]}`,
+		`{"apiVersion":"v1","kind":"ConfigMapList","items":[]}`,
+	} {
+		want := []map[string]any{}
+		require.NoError(t, eachLikeKubectl([]byte(list), func(o map[string]any) { want = append(want, o) }))
+		docs, err := decode(list)
+		require.NoError(t, err, list)
+		have := []map[string]any{}
+		for _, o := range docs.Objects {
+			have = append(have, o.Object)
+		}
+		assert.Equal(t, want, have)
+	}
+}
+
+// TestRead_InputsLikeKubectl reads what people brought with kubectl's libraries too. The API server
+// judges types and list entries that are there twice, so both pass them on.
+func TestRead_InputsLikeKubectl(t *testing.T) {
+	differs := map[string]string{
+		"09-yes-and-on-keys.yaml": "the key on is there twice, first in line 4 as yes", // kubectl drops one without a warning
+	}
+	files, err := filepath.Glob("testdata/inputs/*.yaml")
+	require.NoError(t, err)
+	require.Len(t, files, 9)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			want := []map[string]any{}
+			documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+			for {
+				var raw runtime.RawExtension
+				err := documents.Decode(&raw)
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				require.NoError(t, err)
+				require.NoError(t, eachLikeKubectl(raw.Raw, func(o map[string]any) { want = append(want, o) }))
+			}
+			docs, err := decode(string(text))
+			if says, otherwise := differs[filepath.Base(file)]; otherwise {
+				require.ErrorContains(t, err, says)
+				return
+			}
+			require.NoError(t, err)
+			have := []map[string]any{}
+			for _, o := range docs.Objects {
+				have = append(have, o.Object)
+			}
+			assert.Equal(t, want, have)
+			assert.NotEmpty(t, have)
+		})
+	}
+}
+
+func eachLikeKubectl(raw []byte, do func(map[string]any)) error {
+	object, _, err := unstructured.UnstructuredJSONScheme.Decode(raw, nil, nil)
+	if err != nil {
+		return err
+	}
+	list, isList := object.(*unstructured.UnstructuredList)
+	if !isList {
+		do(object.(*unstructured.Unstructured).Object)
+		return nil
+	}
+	for _, item := range list.Items {
+		inner, err := item.MarshalJSON()
+		if err == nil {
+			err = eachLikeKubectl(inner, do)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // TestDecode_LikeKubernetes has YAML 1.1, in which yes is true and 0644 is octal, and anchors.

@@ -6,19 +6,24 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 )
 
 // Error is a proxy's failure. It contains no password.
 type Error struct {
 	Proxy string // its URL; empty if it is not known
-	// Credentials reports that the proxy wants others, so that trying again is pointless.
-	Credentials bool
-	Err         error
-	Fix         string
+	// Variable is the malformed variable; empty if the variable that names the proxy is well-formed.
+	Variable string
+	// Final reports that trying again is pointless: a variable is malformed, or the proxy wants other
+	// credentials.
+	Final bool
+	Err   error
+	Fix   string
 }
 
 func (e *Error) Error() string {
+	if e.Variable != "" {
+		return fmt.Sprintf("%s is malformed: %v", e.Variable, e.Err)
+	}
 	if e.Proxy == "" {
 		return fmt.Sprintf("the proxy in %s: %v", variable(), e.Err)
 	}
@@ -43,9 +48,9 @@ func Explain(err error) (*Error, bool) {
 
 // refusal returns what a proxy's answer to CONNECT means.
 func refusal(via *url.URL, address string, answer *http.Response) *Error {
-	e := &Error{Proxy: via.Redacted(), Credentials: answer.StatusCode == http.StatusProxyAuthRequired}
+	e := &Error{Proxy: via.Redacted(), Final: answer.StatusCode == http.StatusProxyAuthRequired}
 	switch {
-	case !e.Credentials:
+	case !e.Final:
 		e.Err = fmt.Errorf("it answered %s to CONNECT %s", answer.Status, address)
 		e.Fix = "have the proxy allow CONNECT to " + address + ", or put the host into NO_PROXY"
 	case via.User == nil:
@@ -58,16 +63,8 @@ func refusal(via *url.URL, address string, answer *http.Response) *Error {
 	return e
 }
 
-// variable returns the name of the variable that names the proxy: httpproxy takes the first one
-// that is set.
-func variable() string {
-	if os.Getenv("HTTPS_PROXY") == "" && os.Getenv("https_proxy") != "" {
-		return "https_proxy"
-	}
-	return "HTTPS_PROXY"
-}
-
-func fixURL() string { return "set " + variable() + " to the URL of a proxy" }
+// variable returns the name of the variable that names the proxy for HTTPS.
+func variable() string { return setName("https_proxy") }
 
 func fixUnreachable() string {
 	return "correct " + variable() + ", start the proxy, or put the host into NO_PROXY"

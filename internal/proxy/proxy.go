@@ -8,16 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-
-	"golang.org/x/net/http/httpproxy"
 )
 
 // Func returns the proxy for a URL, and nil for none. A nil Func connects directly.
 type Func func(*url.URL) (*url.URL, error)
-
-// FromEnvironment follows HTTPS_PROXY, HTTP_PROXY and NO_PROXY as they are now, like curl and Go's
-// net/http. It never returns a proxy for this machine itself.
-func FromEnvironment() Func { return httpproxy.FromEnvironment().ProxyFunc() }
 
 // For returns the proxy for a request, as http.Transport's field Proxy does.
 func (f Func) For(r *http.Request) (*url.URL, error) {
@@ -46,7 +40,7 @@ func (f Func) Dial(ctx context.Context, address string) (net.Conn, error) {
 	if f != nil {
 		var err error
 		if via, err = f(&url.URL{Scheme: "https", Host: address}); err != nil {
-			return nil, &Error{Err: err, Fix: fixURL()}
+			return nil, err
 		}
 	}
 	if via == nil {

@@ -29,17 +29,28 @@ func TestError_NamesCause(t *testing.T) {
 	open := proxytest.Start(t, proxytest.Config{Host: "127.0.0.1"})
 	for name, test := range map[string]struct {
 		set, proxy, want, fix string
-		credentials           bool
+		final                 bool
 	}{
 		"no credentials":    {"HTTPS_PROXY", "http://" + guarded.Address(), "in HTTPS_PROXY: it requires a user and a password (407", "USER:PASSWORD", true},
 		"wrong credentials": {"https_proxy", guarded.URL("me:canary"), `in https_proxy: it does not accept the password of the user "me" (407`, "percent-encode", true},
 		"cannot reach it":   {"HTTPS_PROXY", "http://" + open.Address(), "502 Bad Gateway to CONNECT nowhere.invalid:443", "allow CONNECT", false},
 		"dead proxy":        {"HTTPS_PROXY", "http://me:canary@127.0.0.1:1", "in HTTPS_PROXY", "NO_PROXY", false},
+		"no kind":           {"HTTPS_PROXY", "htps://me:canary@proxy:3128", `HTTPS_PROXY is malformed: proxies of the kind "htps"`, "set HTTPS_PROXY to http://HOST:PORT", true},
+		"no port":           {"https_proxy", "proxy:port", "https_proxy is malformed: it is not a URL", "set https_proxy to http://HOST:PORT", true},
+		"large port":        {"HTTPS_PROXY", "http://me:canary@proxy:99999", `"99999" is not a port`, "set HTTPS_PROXY", true},
+		"no host":           {"HTTPS_PROXY", "http://:3128", "it names no host", "set HTTPS_PROXY", true},
+		"password":          {"HTTPS_PROXY", "http://me:can ary%canary@proxy:3128", "HTTPS_PROXY is malformed: it is not a URL", "percent-encode", true},
+		"list with spaces":  {"NO_PROXY", "localhost 10.0.0.0/8", `NO_PROXY is malformed: "localhost 10.0.0.0/8" is not one host`, "separated by commas", true},
+		"list with a URL":   {"no_proxy", "a.example.com,https://b.example.com", `no_proxy is malformed: "https://b.example.com" is a URL`, "set no_proxy to hosts", true},
+		"list with a range": {"NO_PROXY", "10.0.0.0/33", `"10.0.0.0/33" is not a range of addresses`, "set NO_PROXY", true},
 		"dead SOCKS proxy":  {"HTTPS_PROXY", "socks5://me:canary@127.0.0.1:1", "in HTTPS_PROXY", "NO_PROXY", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, variable := range []string{"HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"} {
 				t.Setenv(variable, "")
+			}
+			if strings.EqualFold(test.set, "NO_PROXY") {
+				t.Setenv("HTTPS_PROXY", "http://"+open.Address())
 			}
 			t.Setenv(test.set, test.proxy)
 			_, dialed := FromEnvironment().Dial(t.Context(), "nowhere.invalid:443")
@@ -50,7 +61,7 @@ func TestError_NamesCause(t *testing.T) {
 				require.True(t, ok, "%v", err)
 				assert.ErrorContains(t, failed, test.want)
 				assert.Contains(t, failed.Fix, test.fix)
-				assert.Equal(t, test.credentials, failed.Credentials)
+				assert.Equal(t, test.final, failed.Final)
 				assert.NotContains(t, err.Error()+failed.Error()+failed.Fix, "canary")
 			}
 		})
@@ -96,4 +107,28 @@ func TestDial_Failures(t *testing.T) {
 	}
 	_, err := through("ftp://127.0.0.1:1").Dial(t.Context(), "example.test:7000")
 	assert.ErrorContains(t, err, "ftp")
+}
+
+// TestFromEnvironment_MalformedForOthers: a malformed variable stops no connection that needs no proxy.
+func TestFromEnvironment_MalformedForOthers(t *testing.T) {
+	t.Setenv("https_proxy", "htps://proxy")
+	t.Setenv("HTTP_PROXY", "proxy.example.com:3128")
+	t.Setenv("no_proxy", ".internal, 10.0.0.0/8,[::1],*.svc,a.example.com:8443")
+	f := FromEnvironment()
+	for to, want := range map[string]string{
+		"https://127.0.0.1:1": "", "https://localhost": "", "https://a.internal": "", "https://10.1.2.3": "",
+		"http://a.example.com": "http://proxy.example.com:3128",
+	} {
+		u, err := url.Parse(to)
+		require.NoError(t, err)
+		via, err := f(u)
+		require.NoError(t, err, to)
+		if want == "" {
+			assert.Nil(t, via, to)
+		} else {
+			assert.Equal(t, want, via.String())
+		}
+	}
+	_, err := f(&url.URL{Scheme: "https", Host: "b.example.com"})
+	require.ErrorContains(t, err, "https_proxy is malformed")
 }

@@ -87,12 +87,12 @@ type reached struct {
 }
 
 // final reports whether trying the other addresses is pointless.
-func final(err error) bool { return isUntrusted(err) || isRefused(err) || lacksCredentials(err) }
+func final(err error) bool { return isUntrusted(err) || isRefused(err) || lacksProxy(err) }
 
-// lacksCredentials reports whether the proxy wants other credentials.
-func lacksCredentials(err error) bool {
+// lacksProxy reports whether a proxy's failure lasts until its variables change.
+func lacksProxy(err error) bool {
 	failed, ok := proxy.Explain(err)
-	return ok && failed.Credentials
+	return ok && failed.Final
 }
 
 func (d *dialer) dialOne(ctx context.Context, n int) (net.Conn, error) {

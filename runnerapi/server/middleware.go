@@ -113,11 +113,11 @@ func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 }
 
 // noMethod answers a method that the path does not have.
-func noMethod(routes chi.Routes) http.HandlerFunc {
+func (s *server) noMethod(routes chi.Routes) http.HandlerFunc {
 	return httpserver.NoMethod(func(r *http.Request, method string) bool {
 		if method == http.MethodHead {
 			method = http.MethodGet // middleware.GetHead
 		}
 		return routes.Match(chi.NewRouteContext(), method, r.URL.Path)
-	})
+	}, s.noRoute)
 }

@@ -159,6 +159,8 @@ func TestRequest_Headers(t *testing.T) {
 			resp, _ := r.do(method, path, "{}")
 			assert.Equal(t, http.StatusMethodNotAllowed, resp.StatusCode, "%s %s", method, path)
 			assert.Equal(t, allow, resp.Header.Get("Allow"), "%s %s", method, path)
+			resp, _ = r.do(method, "/v1/nowhere", "{}")
+			assert.Equal(t, http.StatusNotFound, resp.StatusCode, "%s", method)
 		}
 	}
 }

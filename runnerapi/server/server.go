@@ -4,7 +4,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync"
@@ -18,7 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	_ "github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/audit"
@@ -109,7 +108,7 @@ func newRouter(c Config) (chi.Router, huma.API) {
 	r := chi.NewRouter()
 	r.Use(kubernetes.ByName, request.BodyDeadline, problem.WithRequestID, s.observed, s.identify, s.logCalls, s.recoverPanics, middleware.GetHead)
 	r.NotFound(s.noRoute)
-	r.MethodNotAllowed(noMethod(r))
+	r.MethodNotAllowed(s.noMethod(r))
 	mountHealth(r, c.Version, c.Ready, nil)
 	r.Group(func(r chi.Router) {
 		r.Use(s.shared, shared.guard.Audit.Calls, s.authenticate, shared.guard.Check)
@@ -166,8 +165,14 @@ func nouns(c Config, s *calls) []noun {
 }
 
 func document(api huma.API) ([]byte, error) {
-	doc, err := json.MarshalIndent(api.OpenAPI(), "", "  ")
-	return append(doc, '\n'), err
+	return humaproblem.Document(api.OpenAPI(), &huma.Server{
+		URL:         "https://{agent}",
+		Description: "An agent, by its name in TLS. Connect to the address of an endpoint, and send its serverName as SNI and Host.",
+		Variables: map[string]*huma.ServerVariable{"agent": {
+			Default:     "AGENT_ID.agents.example.com",
+			Description: "serverName of an endpoint in GET /v1/agents/NAME_OR_ID of the control plane.",
+		}},
+	})
 }
 
 // openAPIConfig returns huma's configuration without its documentation page, which loads scripts

@@ -84,7 +84,7 @@ func stepsFor(what string) []step {
 	getMachine := step{"get a Debian for test machines", goRun("./test/machine/cmd/rootfs", "bookworm")}
 	getMachines := step{"get Debian 11, 12 and 13 for test machines, and one with OpenRC", goRun("./test/machine/cmd/rootfs", "bullseye", "bookworm", "trixie", "bookworm-openrc")}
 	getBrowser := step{"get Chromium", packages("chromium")}
-	getLanguages := step{"get what the Runners of examples/ need", packages("python3", "python3-pika", "node")}
+	getLanguages := step{"get what the Runners of examples/ and the types for clients need", packages("python3", "python3-pika", "node", "npm")}
 	compileUpstream := step{"compile Traefik, cert-manager, VPA's recommender, Prometheus and Loki (some minutes the first time)", goRun("./test/upstream/cmd/upstream")}
 	compileTests := step{"compile the tests (some ten minutes the first time)", tests.run}
 	compileReporter := step{"compile gotestsum", gotestsum.run}

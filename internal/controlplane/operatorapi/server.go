@@ -3,7 +3,6 @@ package operatorapi
 import (
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -101,19 +100,19 @@ func OpenAPI(version string) ([]byte, error) {
 }
 
 func document(api huma.API) ([]byte, error) {
-	doc, err := json.MarshalIndent(api.OpenAPI(), "", "  ")
-	return append(doc, '\n'), err
+	return humaproblem.Document(api.OpenAPI(), humaproblem.ControlPlane())
 }
 
 func (s *server) router(version string) http.Handler {
 	router := chi.NewMux()
 	router.Use(withStatus)
-	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
+	noCall := httpserver.NoMethod(func(r *http.Request, method string) bool {
+		return router.Match(chi.NewRouteContext(), method, r.URL.Path)
+	}, func(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotFound, "see "+DocumentPath+" for the calls", "there is no such path"))
 	})
-	router.MethodNotAllowed(httpserver.NoMethod(func(r *http.Request, method string) bool {
-		return router.Match(chi.NewRouteContext(), method, r.URL.Path)
-	}))
+	router.NotFound(noCall)
+	router.MethodNotAllowed(noCall)
 	s.api = humachi.New(router, apiConfig(version))
 	for _, c := range calls() {
 		c.register(s)

@@ -1,5 +1,5 @@
 // Package humaproblem makes huma answer with problems, and refuse ambiguous requests. A package
-// that uses huma imports it for that effect.
+// that uses huma imports it for that effect. It writes the OpenAPI documents too.
 package humaproblem
 
 import (

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/json"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -10,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	_ "github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem/humaproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -65,8 +64,7 @@ func OpenAPI(version string) ([]byte, error) {
 	doc.AddOperation(timeline)
 	doc.AddOperation(certificate(schemas))
 	doc.AddOperation(versionCall(schemas))
-	raw, err := json.MarshalIndent(doc, "", "  ")
-	return append(raw, '\n'), err
+	return humaproblem.Document(doc, humaproblem.ControlPlane())
 }
 
 // certificateBody describes login.Answer in the document.

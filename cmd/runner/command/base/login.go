@@ -159,10 +159,10 @@ func (l *Login) patiently(ctx context.Context, ask func(context.Context) error) 
 	}
 }
 
-// lacksProxy reports whether the proxy wants other credentials, so that a retry changes nothing.
+// lacksProxy reports whether a proxy's failure lasts until its variables change.
 func lacksProxy(err error) bool {
 	failed, ok := proxy.Explain(err)
-	return ok && failed.Credentials
+	return ok && failed.Final
 }
 
 func (l *Login) unreachable(tried string, err error) error {

@@ -50,9 +50,9 @@ var parts = []part{
 		},
 	},
 	{
-		name: "contract", what: "20 000 generated requests to the Runner API, each response checked against its document", estimate: 7 * time.Minute, lane: "servers", inputs: append([]string{"docs/openapi.json"}, product...),
+		name: "contract", what: "20 000 generated requests to the Runner API, each response checked against its document; types for clients, generated from the documents", estimate: 7 * time.Minute, lane: "servers", inputs: append([]string{"docs"}, product...),
 		jobs: func(m *module) []job {
-			return []job{{Env: []string{"PIPEOPS_TEST_CONTRACT_REQUESTS=20000"}, Packages: m.below("test/contract")}}
+			return append(longJobs(m, "test/contract"), job{Env: []string{"PIPEOPS_TEST_CONTRACT_REQUESTS=20000"}, Packages: m.below("test/contract")})
 		},
 	},
 	{
