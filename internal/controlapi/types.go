@@ -1,6 +1,10 @@
 package controlapi
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+)
 
 // RegisterRequest asks for an identity. It is sent once, with an enrolment token as the bearer. If
 // the answer was lost, sending it again with the same key does not take another use of the token.
@@ -92,11 +96,22 @@ type Heartbeat struct {
 	Components        []Component `json:"components,omitempty" maxItems:"16" doc:"The installed components of the cluster."`
 	Checks            *Checks     `json:"checks,omitempty" doc:"What the agent's own checks found last; absent before the first and from a standby."`
 	RevokedRunners    []string    `json:"revokedRunners,omitempty" maxItems:"100" doc:"Serial numbers of the last answer. A control plane that was restored from a backup finds in them what was revoked since."`
+	RevokedAgents     []string    `json:"revokedAgents,omitempty" maxItems:"100" doc:"Those of the last answer, for the same purpose."`
 	Update            *Update     `json:"update,omitempty" doc:"How the agent's update of itself stands; absent where the customer has not turned that on, and nothing is offered then."`
 }
 
 // MaxRevokedRunners bounds the serial numbers in a heartbeat.
 const MaxRevokedRunners = 100
+
+// MaxRevokedAgents bounds the revoked agents in a heartbeat and in its answer.
+const MaxRevokedAgents = 100
+
+// AgentPrint identifies an agent to other agents, which must not learn its ID: the first 8 bytes of
+// its SHA-256, in hexadecimal.
+func AgentPrint(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:8])
+}
 
 // MaxComponents bounds the components in a heartbeat.
 const MaxComponents = 16
@@ -148,6 +163,8 @@ type HeartbeatAnswer struct {
 	// RevokedRunners lets the agent refuse a Runner whose certificate was revoked
 	// before its end: the agent is the one who ends the Runner's TLS.
 	RevokedRunners []string `json:"revokedRunners,omitempty" doc:"Serial numbers, in hexadecimal, of Runner certificates to refuse though they have not expired."`
+	// RevokedAgents lets a control plane that was restored from a backup learn what was revoked since.
+	RevokedAgents []string `json:"revokedAgents,omitempty" doc:"The agents that were revoked last, as hashes of their IDs. The agent sends them back with its next heartbeat."`
 	// RevokedRunnerNames lets the agent suspend what goes on in the name of a Runner. One that
 	// was given another certificate since is not among them.
 	RevokedRunnerNames []string `json:"revokedRunnerNames,omitempty" doc:"Runners whose newest certificate was revoked: Git sources that they put are suspended."`
