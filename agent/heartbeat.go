@@ -41,8 +41,8 @@ type heartbeats struct {
 	// process names this process, and ticket is from the last answer. With them the control plane
 	// detects duplicate instances.
 	process, ticket string
-	// revokedAgents are from the last answer. A control plane that is restored from a backup finds in
-	// them what was revoked since.
+	// revokedAgents are from the last answer. A control plane that is restored from a backup finds
+	// in them what was revoked since.
 	revokedAgents []string
 	// draining is set when the agent is about to stop: it no longer receives refresh requests.
 	draining atomic.Bool
@@ -63,7 +63,7 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 			h.log.Warn().Err(err).Msg("the cluster's figures could not be read; the heartbeat goes without them")
 		}
 		beat.Process, beat.Ticket, beat.RevokedRunners = h.process, h.ticket, h.news.refused()
-		beat.RevokedAgents = h.revokedAgents
+		beat.RevokedAgents, beat.LastEvents = h.revokedAgents, leadership(engine.Accepted())
 		reason := h.news.ask()
 		answer, err := h.send(ctx, control, beat)
 		switch {
@@ -79,6 +79,9 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 			h.revokedAgents = answer.RevokedAgents[:min(len(answer.RevokedAgents), controlapi.MaxRevokedAgents)]
 			revoked(answer.RevokedRunnerNames)
 			h.news.tell(reason, answer.RevokedRunners, answer.Labels)
+			if answer.ResendApps {
+				engine.ResendApps()
+			}
 			h.updates.take(beat, answer.Offer)
 			h.cas.take(ctx, answer)
 			h.nodes.take(ctx, tun, answer.Tunnels)

@@ -85,6 +85,11 @@ func (r *Fleet) beatAnswer(ctx context.Context, agent store.Agent, beat controla
 	if err := r.noteLostAgents(ctx, agent, newTo(answer.RevokedAgents, beat.RevokedAgents)); err != nil {
 		return answer, err
 	}
+	if beat.LastEvents != nil && !beat.Standby {
+		if answer.ResendApps, err = lostEvents(ctx, r.store, agent.ID, *beat.LastEvents); err != nil {
+			return answer, err
+		}
+	}
 	if answer.RevokedRunnerNames, err = r.store.RevokedRunners(ctx); err != nil || beat.Update == nil || beat.Standby {
 		return answer, err
 	}
