@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
@@ -17,6 +18,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -190,6 +193,41 @@ func TestRestore_KeepsAgent(t *testing.T) {
 			assert.Equal(t, id, p.AwaitOnline(t, restored))
 		})
 	}
+}
+
+// TestRestore_ResendsApps restores a backup from before an App was deployed, and another ended. The
+// agent runs on.
+func TestRestore_ResendsApps(t *testing.T) {
+	p := planetest.Start(t)
+	run(t, p, t.TempDir(), token(t, p))
+	id := p.AwaitOnline(t, time.Time{})
+	owner := holding(t, issueRunner(t, p, "ops"), id)
+	_, err := owner.Namespaces().Set(t.Context(), "resent", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	deploy := func(app string) {
+		_, err := owner.Apps().Deploy(t.Context(), runnerapi.Key{Namespace: "resent", Name: app}, runnerapi.AppSpec{Image: "registry.example.com/quiet:1"}, runnerapi.WriteOptions{})
+		require.NoError(t, err)
+	}
+	awaitLast := func(app string, kind announce.Type) {
+		eventually(t, app+" is "+string(kind), func(ctx context.Context) error {
+			page, err := p.Agents.Timeline(ctx, id, announce.TimelineQuery{Namespace: "resent", App: app, Limit: 1})
+			if err == nil && (len(page.Events) == 0 || page.Events[0].Type != kind) {
+				err = fmt.Errorf("the timeline has %v", page.Events)
+			}
+			return err
+		})
+	}
+	deploy("ended")
+	awaitLast("ended", announce.AppProgressing)
+	restore := backUp(t, p)
+	deploy("kept")
+	err = owner.Apps().Delete(t.Context(), runnerapi.Key{Namespace: "resent", Name: "ended"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	awaitLast("kept", announce.AppProgressing)
+	awaitLast("ended", announce.AppRemoved)
+	restore()
+	awaitLast("kept", announce.AppProgressing)
+	awaitLast("ended", announce.AppRemoved)
 }
 
 // TestToken_ReplacesIdentity gives a new token to an agent whose certificate is of an earlier

@@ -41,6 +41,9 @@ type heartbeats struct {
 	// process names this process, and ticket is from the last answer. With them the control plane
 	// detects duplicate instances.
 	process, ticket string
+	// revokedAgents are from the last answer. A control plane that is restored from a backup finds
+	// in them what was revoked since.
+	revokedAgents []string
 	// draining is set when the agent is about to stop: it no longer receives refresh requests.
 	draining atomic.Bool
 }
@@ -60,6 +63,7 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 			h.log.Warn().Err(err).Msg("the cluster's figures could not be read; the heartbeat goes without them")
 		}
 		beat.Process, beat.Ticket, beat.RevokedRunners = h.process, h.ticket, h.news.refused()
+		beat.RevokedAgents, beat.LastEvents = h.revokedAgents, leadership(engine.Accepted())
 		reason := h.news.ask()
 		answer, err := h.send(ctx, control, beat)
 		switch {
@@ -72,8 +76,12 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 			h.catchUp(ctx, err)
 		default:
 			h.ticket = answer.Ticket
+			h.revokedAgents = answer.RevokedAgents[:min(len(answer.RevokedAgents), controlapi.MaxRevokedAgents)]
 			revoked(answer.RevokedRunnerNames)
 			h.news.tell(reason, answer.RevokedRunners, answer.Labels)
+			if answer.ResendApps {
+				engine.ResendApps()
+			}
 			h.updates.take(beat, answer.Offer)
 			h.cas.take(ctx, answer)
 			h.nodes.take(ctx, tun, answer.Tunnels)

@@ -53,7 +53,7 @@ func (o *observer) observe(ctx context.Context, tun *tunnel.Set, leads bool) (co
 // that always change.
 func same(a, b controlapi.Heartbeat) bool {
 	for _, h := range []*controlapi.Heartbeat{&a, &b} {
-		h.Clock, h.Ticket = time.Time{}, ""
+		h.Clock, h.Ticket, h.LastEvents = time.Time{}, "", nil
 		h.Capacity.UsedCPUMillis, h.Capacity.UsedMemoryBytes = nil, nil
 	}
 	return reflect.DeepEqual(a, b)

@@ -77,17 +77,27 @@ func (c clusterCall) Get(ctx context.Context) (runnerapi.Cluster, error) {
 }
 
 // sendEvents hands App events to the control plane.
-func sendEvents(control *controlapi.Client) func(context.Context, leader.Leadership, []events.Event) error {
-	return func(ctx context.Context, by leader.Leadership, events []events.Event) error {
-		out := make([]controlapi.Event, len(events))
-		for i, e := range events {
+func sendEvents(control *controlapi.Client) func(context.Context, events.Call) error {
+	return func(ctx context.Context, call events.Call) error {
+		out := make([]controlapi.Event, len(call.Events))
+		for i, e := range call.Events {
 			out[i] = controlapi.Event{ID: e.ID, Type: string(e.Type), Time: e.Time, App: &controlapi.AppEvent{
 				Namespace: e.Namespace, Name: e.Name, Image: e.Image, Generation: e.Generation,
 				Replicas: e.Replicas, Ready: e.Ready, Cause: string(e.Cause), Message: e.Message, Fix: e.Fix,
 			}}
 		}
-		return control.Events(ctx, controlapi.EventsRequest{Leader: &controlapi.Leadership{Lease: by.Lease, Term: by.Term, Call: by.Call}, Events: out})
+		by := leadership(call.By)
+		by.After = call.After
+		return control.Events(ctx, controlapi.EventsRequest{Leader: by, Events: out, Current: (*controlapi.AppRange)(call.Current)})
 	}
+}
+
+// leadership returns nil for none.
+func leadership(l leader.Leadership) *controlapi.Leadership {
+	if l.Call == 0 {
+		return nil
+	}
+	return &controlapi.Leadership{Lease: l.Lease, Term: l.Term, Call: l.Call}
 }
 
 // capacity puts the cluster's figures in the form of the heartbeat.

@@ -55,10 +55,10 @@ type Config struct {
 	// Namespaces are the only ones that the agent may see and manage; empty for all.
 	Namespaces []string
 	Log        zerolog.Logger
-	// Announce sends events to the control plane, with the leadership under which they are sent. It
-	// is called with the same events again until it returns nil, and without events at the
-	// beginning of a leadership. If it is nil, nothing is announced.
-	Announce func(ctx context.Context, by leader.Leadership, events []events.Event) error
+	// Announce sends events to the control plane. It is called with the same events again until it
+	// returns nil, and without events at the beginning of a leadership. If it is nil, nothing is
+	// announced.
+	Announce func(ctx context.Context, call events.Call) error
 	// Replica distinguishes the replicas of one agent; the host's name if empty.
 	Replica string
 	// Lease is how long a leader that died is waited for; 8 s when zero.

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,8 +18,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/leader"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
@@ -130,8 +131,8 @@ func TestEvents_RecreatedFromBeginning(t *testing.T) {
 	k := key(ns, "recreated")
 	var e *app.Engine
 	var replace sync.Once
-	e, _ = start(t, env, ns, func(ctx context.Context, by leader.Leadership, sent []events.Event) error {
-		err := r.take(ctx, by, sent)
+	e, _ = start(t, env, ns, func(ctx context.Context, call events.Call) error {
+		err := r.take(ctx, call)
 		if len(r.of(k.Name)) > 0 {
 			replace.Do(func() {
 				assert.NoError(t, e.Delete(ctx, k, byTest))
@@ -144,4 +145,38 @@ func TestEvents_RecreatedFromBeginning(t *testing.T) {
 	deploy(t, e, k, web())
 	eventually(t, "the second is announced", func() bool { return len(r.of(k.Name)) > 2 })
 	assert.Equal(t, []events.Type{events.Progressing, events.Removed, events.Progressing}, types(r.of(k.Name)))
+}
+
+// TestEvents_ResentAfterRestore has a control plane that forgot an App's event, and says so when
+// the next one comes.
+func TestEvents_ResentAfterRestore(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	r, kept, other := &receiver{}, key(ns, "kept"), key(ns, "other")
+	var restored sync.Once
+	var ranges []events.Range // written by the sender alone, read after its events
+	e, _ := start(t, env, ns, func(ctx context.Context, call events.Call) (err error) {
+		if len(call.Events) > 0 && call.Events[0].Name == other.Name {
+			restored.Do(func() {
+				assert.NotZero(t, call.After)
+				err = problem.Errorf(problem.Conflict, "send the current states", "events are missing")
+			})
+		}
+		if err == nil && call.Current != nil {
+			assert.Zero(t, call.After)
+			ranges = append(ranges, *call.Current)
+		}
+		return cmp.Or(err, r.take(ctx, call))
+	})
+	deploy(t, e, kept, web())
+	eventually(t, "it is announced, and that is noted", func() bool {
+		return len(r.of(kept.Name)) == 1 && get(t, env, kept, &v1alpha1.App{}).Status.Announced != nil
+	})
+	deploy(t, e, other, web())
+	eventually(t, "the other one is announced", func() bool { return len(r.of(other.Name)) == 1 })
+	got := r.of(kept.Name)
+	require.Equal(t, []events.Type{events.Progressing, events.Progressing}, types(got))
+	assert.Equal(t, got[0].ID, got[1].ID, "a control plane that has it ignores it")
+	assert.Equal(t, []events.Range{{}}, ranges)
 }

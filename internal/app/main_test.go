@@ -49,7 +49,8 @@ type receiver struct {
 
 // take refuses events while the control plane is away, but hears who leads: so what would be told
 // is seen.
-func (r *receiver) take(_ context.Context, by leader.Leadership, sent []events.Event) error {
+func (r *receiver) take(_ context.Context, call events.Call) error {
+	by, sent := call.By, call.Events
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.deaf {
@@ -133,7 +134,7 @@ func (r *receiver) pick(name string, refused bool) []events.Event {
 }
 
 // sendEvents is what an Engine sends events to.
-type sendEvents = func(context.Context, leader.Leadership, []events.Event) error
+type sendEvents = func(context.Context, events.Call) error
 
 // start runs an Engine that is limited to a namespace, with the agent's own rights, until the
 // test ends or stop is called.

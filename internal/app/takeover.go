@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/leader"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 )
@@ -39,6 +40,13 @@ func (e *Engine) takeOver(ctx context.Context) error {
 
 // Leads reports whether this replica reconciles and announces.
 func (e *Engine) Leads() bool { return e.election.Leads() }
+
+// Accepted returns the last call with events that the control plane accepted; the zero value for
+// none.
+func (e *Engine) Accepted() leader.Leadership { return e.sender.Accepted() }
+
+// ResendApps sends the current states of all Apps to the control plane, which lost events.
+func (e *Engine) ResendApps() { e.sender.Resend() }
 
 // StepDown lets another replica lead, for good. This replica goes on serving.
 func (e *Engine) StepDown() { e.election.Resign() }

@@ -1,6 +1,10 @@
 package controlapi
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+)
 
 // RegisterRequest asks for an identity. It is sent once, with an enrolment token as the bearer. If
 // the answer was lost, sending it again with the same key does not take another use of the token.
@@ -92,11 +96,23 @@ type Heartbeat struct {
 	Components        []Component `json:"components,omitempty" maxItems:"16" doc:"The installed components of the cluster."`
 	Checks            *Checks     `json:"checks,omitempty" doc:"What the agent's own checks found last; absent before the first and from a standby."`
 	RevokedRunners    []string    `json:"revokedRunners,omitempty" maxItems:"100" doc:"Serial numbers of the last answer. A control plane that was restored from a backup finds in them what was revoked since."`
+	RevokedAgents     []string    `json:"revokedAgents,omitempty" maxItems:"100" doc:"Those of the last answer, for the same purpose."`
+	LastEvents        *Leadership `json:"lastEvents,omitempty" doc:"The last call with events that was accepted from this replica; absent for none."`
 	Update            *Update     `json:"update,omitempty" doc:"How the agent's update of itself stands; absent where the customer has not turned that on, and nothing is offered then."`
 }
 
 // MaxRevokedRunners bounds the serial numbers in a heartbeat.
 const MaxRevokedRunners = 100
+
+// MaxRevokedAgents bounds the revoked agents in a heartbeat and in its answer.
+const MaxRevokedAgents = 100
+
+// AgentPrint identifies an agent to other agents, which must not learn its ID: the first 8 bytes of
+// its SHA-256, in hexadecimal.
+func AgentPrint(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:8])
+}
 
 // MaxComponents bounds the components in a heartbeat.
 const MaxComponents = 16
@@ -148,6 +164,11 @@ type HeartbeatAnswer struct {
 	// RevokedRunners lets the agent refuse a Runner whose certificate was revoked
 	// before its end: the agent is the one who ends the Runner's TLS.
 	RevokedRunners []string `json:"revokedRunners,omitempty" doc:"Serial numbers, in hexadecimal, of Runner certificates to refuse though they have not expired."`
+	// RevokedAgents lets a control plane that was restored from a backup learn what was revoked
+	// since.
+	RevokedAgents []string `json:"revokedAgents,omitempty" doc:"The agents that were revoked last, as hashes of their IDs. The agent sends them back with its next heartbeat."`
+	// ResendApps follows a restore from a backup that does not have the agent's last events.
+	ResendApps bool `json:"resendApps,omitempty" doc:"The agent's last events are lost: it sends the current states of its Apps."`
 	// RevokedRunnerNames lets the agent suspend what goes on in the name of a Runner. One that
 	// was given another certificate since is not among them.
 	RevokedRunnerNames []string `json:"revokedRunnerNames,omitempty" doc:"Runners whose newest certificate was revoked: Git sources that they put are suspended."`
@@ -213,6 +234,8 @@ type Leadership struct {
 	Term  int64  `json:"term" minimum:"0" doc:"The Lease's leaseTransitions."`
 	// Call orders what one replica sends: a call that it gave up may arrive after the next.
 	Call int64 `json:"call" minimum:"1" doc:"Which of the term's calls this is: more than the one before."`
+	// After detects that the control plane was restored from a backup.
+	After int64 `json:"after,omitempty" minimum:"0" doc:"The last of the term's calls that was accepted. A control plane that does not know it refuses this one: the agent then sends the current states of its Apps."`
 }
 
 // EventsRequest sends events in the order in which they happened. Without events it announces the
@@ -224,4 +247,18 @@ type EventsRequest struct {
 	// a later call. Without, nothing is known of that.
 	Leader *Leadership `json:"leader,omitempty" doc:"The leadership under which they are sent. When a later one, or a later call of it, was heard they are refused."`
 	Events []Event     `json:"events,omitempty" maxItems:"256" doc:"None, for the leadership to be known."`
+	// Current is set if the events are current states, after a control plane lost events.
+	Current *AppRange `json:"current,omitempty" doc:"The events are the current states of all Apps in this range. Those that are known are ignored, and Apps that are missing have ended."`
+}
+
+// AppRange is a range of Apps in the order of NAMESPACE/NAME.
+type AppRange struct {
+	After   string `json:"after,omitempty" maxLength:"317" doc:"NAMESPACE/NAME before the first App; absent for the beginning."`
+	Through string `json:"through,omitempty" maxLength:"317" doc:"NAMESPACE/NAME of the last App; absent for the end."`
+}
+
+// Has reports whether an App is in the range.
+func (r AppRange) Has(namespace, name string) bool {
+	key := namespace + "/" + name
+	return key > r.After && (r.Through == "" || key <= r.Through)
 }

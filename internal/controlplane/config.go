@@ -66,6 +66,9 @@ type Config struct {
 	BrokerURLs []string
 	// BrokerTLS is for amqps; nil means the machine's trusted CAs.
 	BrokerTLS *tls.Config
+	// BrokerReread returns both as they are now, for each new connection; nil if they do not
+	// change.
+	BrokerReread func() ([]string, *tls.Config, error)
 	// RunnerBroker is passed on to `runner create`.
 	RunnerBroker datadir.RunnerBroker
 

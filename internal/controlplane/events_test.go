@@ -125,3 +125,56 @@ func TestEvents_RefuseFormerLeader(t *testing.T) {
 		announce.AgentRegistered, announce.AppProgressing, announce.AppHealthy, announce.AppRemoved, announce.AppProgressing, announce.AppHealthy,
 	}, typesOf(p.queued()))
 }
+
+// TestEvents_ResentAfterRestore restores a backup that lacks the agent's last events.
+func TestEvents_ResentAfterRestore(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	app := func(id, name string, kind announce.Type, generation int64) controlapi.Event {
+		return controlapi.Event{ID: id, Type: string(kind), Time: time.Now(), App: &controlapi.AppEvent{Namespace: "web", Name: name, Generation: generation}}
+	}
+	last := controlapi.Leadership{Lease: "l", Term: 2, Call: 7}
+	beat := c.heartbeat()
+	for _, known := range []struct {
+		controlapi.Leadership
+		lost bool
+	}{
+		{controlapi.Leadership{Lease: "other", Term: 9, Call: 9}, true},
+		{controlapi.Leadership{Lease: "l", Term: 1, Call: 9}, true},
+		{controlapi.Leadership{Lease: "l", Term: 2, Call: 6}, true},
+		{last, false},
+		{controlapi.Leadership{Lease: "l", Term: 2, Call: 8}, false},
+		{controlapi.Leadership{Lease: "l", Term: 3, Call: 1}, false},
+	} {
+		beat.LastEvents = nil
+		answer, err := c.client.Heartbeat(t.Context(), beat)
+		require.NoError(t, err)
+		assert.False(t, answer.ResendApps, "none was accepted")
+		require.NoError(t, c.sends(&known.Leadership))
+		beat.LastEvents = &last
+		answer, err = c.client.Heartbeat(t.Context(), beat)
+		require.NoError(t, err)
+		assert.Equal(t, known.lost, answer.ResendApps, "%+v", known)
+	}
+	next := &controlapi.Leadership{Lease: "l", Term: 3, Call: 5, After: 4}
+	requireProblem(t, c.sends(next), problem.Conflict, "send the current states of all Apps")
+
+	next.After = 0
+	require.NoError(t, c.sends(next, app("1", "same", announce.AppHealthy, 1), app("2", "changed", announce.AppHealthy, 1),
+		app("3", "ended", announce.AppHealthy, 1), app("4", "before", announce.AppHealthy, 1), app("5", "ended-before", announce.AppRemoved, 1)))
+	before := len(p.queued())
+	next.Call++
+	for range 2 {
+		require.NoError(t, c.client.Events(t.Context(), controlapi.EventsRequest{
+			Leader: next, Current: &controlapi.AppRange{After: "web/before"},
+			Events: []controlapi.Event{app("again", "same", announce.AppHealthy, 1), app("6", "changed", announce.AppFailed, 2), app("7", "fresh", announce.AppHealthy, 1)},
+		}))
+	}
+	var got []string
+	for _, e := range p.queued()[before:] {
+		about, err := e.App()
+		require.NoError(t, err)
+		got = append(got, string(e.Type)+" "+about.Name)
+	}
+	assert.Equal(t, []string{"app.failed changed", "app.healthy fresh", "app.removed ended"}, got)
+}

@@ -110,8 +110,8 @@ func (h *health) checkDatabase(ctx context.Context, r *readiness) {
 	case err != nil:
 		h.log.Error().Err(err).Msg("readiness: database")
 		r.set("database", true, false, causeOf(err))
-	case h.liveness.Unwritten.Load():
-		r.set("database", true, false, "is read, but heartbeats could not be written; look at the log")
+	case h.liveness.Unwritten() != nil:
+		r.set("database", true, false, "is read, but heartbeats could not be written: "+causeOf(h.liveness.Unwritten()))
 	default:
 		r.set("database", true, true, "answers")
 	}

@@ -203,29 +203,38 @@ func TestHeartbeat_KeepsComponents(t *testing.T) {
 	require.Error(t, err, "their number is bounded")
 }
 
-// TestHeartbeat_RevocationLost has an agent that knows of a revocation, which a restore lost.
+// TestHeartbeat_RevocationLost has an agent that knows of revocations, which a restore lost.
 func TestHeartbeat_RevocationLost(t *testing.T) {
-	var warnings atomic.Int64
+	var runners, agents atomic.Int64
 	p := start(t, func(c *Config) {
 		c.Log = zerolog.New(io.Discard).Hook(zerolog.HookFunc(func(_ *zerolog.Event, _ zerolog.Level, message string) {
-			if strings.Contains(message, "`pipeops-controlplane runner revoke ci`") {
-				warnings.Add(1)
+			switch {
+			case strings.Contains(message, "`pipeops-controlplane runner revoke ci`"):
+				runners.Add(1)
+			case strings.Contains(message, "`pipeops-controlplane agent revoke stolen`"):
+				agents.Add(1)
 			}
 		}))
 	})
-	shop := p.registered("shop")
+	shop, stolen := p.registered("shop"), p.registered("stolen")
 	p.issue("ci", "")
 	p.issue("ops", "")
 	ci, err := p.store.Runner(t.Context(), "ci")
 	require.NoError(t, err)
 	beat := shop.heartbeat()
 	beat.RevokedRunners = []string{ci.Serial, "ended"}
-	for range 2 {
-		_, err = shop.client.Heartbeat(t.Context(), beat)
-		require.NoError(t, err)
-		assert.EqualValues(t, 1, warnings.Load())
-		require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error { return tx.RevokeCertificate(t.Context(), ci, p.clock.now()) }))
-	}
+	beat.RevokedAgents = []string{controlapi.AgentPrint(stolen.id.AgentID), controlapi.AgentPrint("deleted")}
+	answer, err := shop.client.Heartbeat(t.Context(), beat)
+	require.NoError(t, err)
+	assert.Empty(t, answer.RevokedAgents)
+	require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error { return tx.RevokeCertificate(t.Context(), ci, p.clock.now()) }))
+	_, err = p.admin.Agents.Revoke(t.Context(), "stolen")
+	require.NoError(t, err)
+	answer, err = shop.client.Heartbeat(t.Context(), beat)
+	require.NoError(t, err)
+	assert.Equal(t, beat.RevokedAgents[:1], answer.RevokedAgents)
+	assert.EqualValues(t, 1, runners.Load())
+	assert.EqualValues(t, 1, agents.Load())
 }
 
 func TestHeartbeat_UpdateState(t *testing.T) {

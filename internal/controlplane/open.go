@@ -120,7 +120,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 	}, c.cfg.Log)
 	c.openRegistries()
 	if c.broker, err = outbox.NewBroker(c.store, outbox.BrokerConfig{
-		URLs: c.cfg.BrokerURLs, TLS: c.cfg.BrokerTLS, Seal: seal, Leader: c.leader,
+		URLs: c.cfg.BrokerURLs, TLS: c.cfg.BrokerTLS, Reread: c.cfg.BrokerReread, Seal: seal, Leader: c.leader,
 		Measured: c.instruments.publisher, Log: c.cfg.Log, Now: c.cfg.Now,
 	}); err != nil {
 		return err

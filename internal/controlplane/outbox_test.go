@@ -2,11 +2,14 @@ package controlplane
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,8 +68,11 @@ func (l *listener) heard() []announce.Event {
 func TestBroker_OutageLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := broker.OwnForTest(t)
+	var url atomic.Value // the content of the file
+	url.Store(b.URL(broker.UserControlPlane))
 	withBroker := func(c *Config) {
-		c.BrokerURLs, c.BrokerTLS = []string{b.URL(broker.UserControlPlane)}, b.TLSConfig()
+		c.BrokerReread = func() ([]string, *tls.Config, error) { return []string{url.Load().(string)}, b.TLSConfig(), nil }
+		c.BrokerURLs, c.BrokerTLS, _ = c.BrokerReread()
 	}
 	// The Runner's queue is bound before the broker goes away. It needs the exchange,
 	// which the control plane makes.
@@ -115,4 +121,14 @@ func TestBroker_OutageLosesNothing(t *testing.T) {
 	await.Until(t, "the outbox is empty", func() bool { return len(second.queued()) == 0 })
 	connected, text := second.broker.Check()
 	assert.True(t, connected, text)
+
+	const changed = "changed"
+	_, err = b.Ctl(t.Context(), "change_password", broker.UserControlPlane, changed)
+	require.NoError(t, err)
+	url.Store(strings.Replace(b.URL(broker.UserControlPlane), b.Password(broker.UserControlPlane), changed, 1))
+	_, err = b.Ctl(t.Context(), "close_all_user_connections", broker.UserControlPlane, "the password has changed")
+	require.NoError(t, err)
+	_, err = second.admin.Agents.Revoke(t.Context(), late.name)
+	require.NoError(t, err)
+	await.Until(t, "the new password is used without a restart", func() bool { return len(runner.heard()) >= 6 })
 }

@@ -85,6 +85,11 @@ func (d *Database) Cut(ctx context.Context) error {
 	return d.server.Run(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '`+d.Name+`'`)
 }
 
+// SetPassword changes the password of the database's owner, which logs in with it from now on.
+func (d *Database) SetPassword(ctx context.Context, password string) error {
+	return d.server.Run(ctx, fmt.Sprintf(`ALTER ROLE %s PASSWORD '%s'`, d.Name, password))
+}
+
 // SetReadOnly has sessions that begin from now on take no writes, or take them again.
 func (d *Database) SetReadOnly(ctx context.Context, on bool) error {
 	return d.server.Run(ctx, fmt.Sprintf(`ALTER DATABASE %s SET default_transaction_read_only = %t`, d.Name, on))

@@ -44,14 +44,10 @@ func (b *Broker) AddOwn(f *pflag.FlagSet) {
 // Apply writes the broker into the configuration.
 func (b *Broker) Apply(cfg *controlplane.Config) error {
 	var errs []error
-	urls, err := b.urls()
+	var err error
+	cfg.BrokerURLs, cfg.BrokerTLS, err = b.read()
+	cfg.BrokerReread = b.read
 	errs = append(errs, err)
-	cfg.BrokerURLs = urls
-	if b.caFile != "" {
-		pool, err := LoadCAs("--broker-ca", b.caFile)
-		errs = append(errs, err)
-		cfg.BrokerTLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
-	}
 	if b.runnerURLFile != "" {
 		text, err := ReadSecret("--runner-broker-url-file", b.runnerURLFile)
 		if err == nil {
@@ -65,9 +61,14 @@ func (b *Broker) Apply(cfg *controlplane.Config) error {
 	return errors.Join(errs...)
 }
 
-func (b *Broker) urls() ([]string, error) {
+// read returns what the files have now. The TLS configuration is nil for the machine's CAs.
+func (b *Broker) read() ([]string, *tls.Config, error) {
 	text, err := brokerURL.read(b.url, b.urlFile)
-	return split(text), err
+	if b.caFile == "" {
+		return split(text), nil, err
+	}
+	pool, caErr := LoadCAs("--broker-ca", b.caFile)
+	return split(text), &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}, errors.Join(err, caErr)
 }
 
 // LoadCAs reads the CAs, which are then the only trusted ones.

@@ -59,8 +59,17 @@ func (d *Data) Read() (datadir.Data, error) {
 	return datadir.Data{Dir: d.Dir, Database: database, CAKey: key}, nil
 }
 
-// Database returns the zero value if the database is SQLite.
+// Database returns the zero value if the database is SQLite. Its files are read again for each new
+// connection.
 func (d *Data) Database() (store.Postgres, error) {
+	p, err := d.database()
+	if p.Given() {
+		p.Reread = d.database
+	}
+	return p, err
+}
+
+func (d *Data) database() (store.Postgres, error) {
 	p := store.Postgres{CAFile: d.caFile}
 	var err error
 	if p.URL, err = databaseURL.read(d.url, d.urlFile); err != nil {

@@ -107,7 +107,7 @@ func lastKept(s v1alpha1.Status) v1alpha1.Announced {
 // events returns what is to be announced of the App, in order.
 func events(a *v1alpha1.App) (all []Event) {
 	for _, t := range Unannounced(a.Status) {
-		ev := event(a, Type("app."+strings.ToLower(string(t.Phase))), t.Announced)
+		ev := event(a, typeOf(t.Phase), t.Announced)
 		ev.Image, ev.Replicas, ev.Ready, ev.Message, ev.Fix = t.Image, t.Replicas, t.Ready, t.Message, t.Fix
 		ev.Cause = cmp.Or(t.Cause, t.Undid)
 		ev.Time, _ = time.Parse(time.RFC3339, t.At) // written by this program
@@ -115,6 +115,8 @@ func events(a *v1alpha1.App) (all []Event) {
 	}
 	return all
 }
+
+func typeOf(phase runnerapi.Phase) Type { return Type("app." + strings.ToLower(string(phase))) }
 
 func event(a *v1alpha1.App, kind Type, state v1alpha1.Announced) Event {
 	sum := sha256.Sum256([]byte(fmt.Sprintf("%s/%d/%s/%d/%s/%s", a.UID, state.Sequence, kind, state.Generation, state.Cause, state.Restart)))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -13,6 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/leader"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -31,20 +33,34 @@ const (
 type Sender struct {
 	store    *store.Store
 	election *leader.Election
-	send     func(ctx context.Context, by leader.Leadership, events []Event) error
+	send     func(ctx context.Context, call Call) error
 	log      zerolog.Logger
 	wake     wake.Signal
 	heard    *leader.Term      // the leadership that the control plane knows of
 	by       leader.Leadership // its name
 	calls    int64             // that were made or tried
 	tombstones
+
+	mu       sync.Mutex
+	accepted leader.Leadership // the last call that the control plane accepted
+	lost     bool              // the control plane lost events that it had accepted
+}
+
+// Call is what is sent at once.
+type Call struct {
+	By leader.Leadership
+	// After is the last call of this leadership that was accepted; 0 for none.
+	After  int64
+	Events []Event
+	// Current is set if the events are the current states of all Apps in this range.
+	Current *Range
 }
 
 // New returns a Sender that keeps the ends of Apps in a ConfigMap of this namespace.
 // If send is nil, nothing is announced.
 func New(
 	store *store.Store, election *leader.Election, namespace string,
-	send func(ctx context.Context, by leader.Leadership, events []Event) error, log zerolog.Logger,
+	send func(ctx context.Context, call Call) error, log zerolog.Logger,
 ) *Sender {
 	return &Sender{
 		store: store, election: election, send: send, log: log, wake: wake.New(),
@@ -92,15 +108,17 @@ func (n *Sender) round(ctx context.Context) (more bool, err error) {
 		return false, nil
 	}
 	batch, err := n.batch(ctx)
-	if err != nil || len(batch) == 0 {
+	lost := n.hasLost()
+	if err != nil || len(batch) == 0 && !lost {
 		return false, err
 	}
-	sending, cancel := context.WithTimeout(ctx, announceLimit)
-	defer cancel()
 	if n.heard != r {
-		return true, n.introduce(sending, r) // and then check again what to announce
+		return true, n.introduce(ctx, r) // and then check again what to announce
 	}
-	if err := n.report(sending, n.by, batch); err != nil {
+	if lost {
+		return true, n.resend(ctx)
+	}
+	if err := n.report(ctx, Call{By: n.by, Events: batch}); err != nil {
 		return false, err
 	}
 	return true, n.remember(ctx, batch)
@@ -109,10 +127,19 @@ func (n *Sender) round(ctx context.Context) (more bool, err error) {
 // report makes one call to the control plane. Each call has its own number, because a call that
 // failed here may still arrive there, after the next. It could then report an App that the next
 // call reported as gone.
-func (n *Sender) report(ctx context.Context, by leader.Leadership, batch []Event) error {
+func (n *Sender) report(ctx context.Context, call Call) error {
+	ctx, cancel := context.WithTimeout(ctx, announceLimit)
+	defer cancel()
 	n.calls++
-	by.Call = n.calls
-	return n.send(ctx, by, batch)
+	call.By.Call, call.After = n.calls, n.acceptedOf(call.By)
+	err := n.send(ctx, call)
+	switch {
+	case err == nil:
+		n.accept(call.By)
+	case problem.Is(err, problem.Conflict):
+		n.Resend()
+	}
+	return err
 }
 
 // introduce announces the new leader to the control plane before any event. From then on, the
@@ -124,7 +151,7 @@ func (n *Sender) introduce(ctx context.Context, r *leader.Term) error {
 	if err != nil {
 		return err
 	}
-	if err := n.report(ctx, by, nil); err != nil {
+	if err := n.report(ctx, Call{By: by}); err != nil {
 		return err
 	}
 	if err := n.election.CatchUp(ctx); err != nil {

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -31,4 +32,21 @@ func TestSender_NothingAfterEnd(t *testing.T) {
 		uids = append(uids, ev.uid)
 	}
 	assert.Equal(t, []types.UID{"u4", "u2"}, uids)
+}
+
+// TestCalls_CoverAllApps has more Apps than a call takes: each name is in the range of one call.
+func TestCalls_CoverAllApps(t *testing.T) {
+	var apps []v1alpha1.App
+	for i := range maxBatch + 1 {
+		apps = append(apps, v1alpha1.App{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("a%03d", i)},
+			Status:     v1alpha1.Status{Announced: &v1alpha1.Announced{Phase: runnerapi.PhaseHealthy}},
+		})
+	}
+	all := calls(apps)
+	assert.Len(t, all, 2)
+	assert.Equal(t, Range{Through: "shop/a099"}, *all[0].Current)
+	assert.Equal(t, Range{After: "shop/a099"}, *all[1].Current)
+	assert.Equal(t, Healthy, all[1].Events[0].Type)
+	assert.Equal(t, []Call{{Current: &Range{}}}, calls(nil), "all have ended")
 }

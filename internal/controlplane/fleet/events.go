@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
@@ -18,7 +19,11 @@ func (r *Fleet) Events(ctx context.Context, agentID string, told controlapi.Even
 		if err := inOrder(ctx, tx, agentID, told.Leader); err != nil {
 			return err
 		}
-		for _, e := range told.Events {
+		events, err := unknown(ctx, tx, agentID, told)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
 			fresh, err := tx.Received(ctx, agentID, e.ID, now)
 			if err != nil {
 				return err
@@ -47,7 +52,15 @@ func inOrder(ctx context.Context, tx *store.Tx, agentID string, by *controlapi.L
 	if by == nil {
 		return nil
 	}
-	newest, err := tx.Leads(ctx, store.EventLeader{AgentID: agentID, Lease: by.Lease, Term: by.Term, Call: by.Call})
+	if by.After > 0 {
+		last := *by
+		last.Call = by.After
+		if lost, err := lostEvents(ctx, tx, agentID, last); err != nil || lost {
+			return cmp.Or(err, error(controlapi.Errorf(problem.Conflict, "send the current states of all Apps",
+				"the database does not have the agent's last events: it was restored from an older backup")))
+		}
+	}
+	newest, err := tx.Leads(ctx, leaderOf(agentID, *by))
 	if err == nil && !newest {
 		err = controlapi.Errorf(problem.Conflict, "nothing to do: what became of the Apps has been told since",
 			"these events are of a replica that leads no more, or came after later ones of its own (term %d, call %d)", by.Term, by.Call)

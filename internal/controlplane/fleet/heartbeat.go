@@ -76,8 +76,19 @@ func (r *Fleet) beatAnswer(ctx context.Context, agent store.Agent, beat controla
 	if answer.RevokedRunners, err = r.store.RevokedSerials(ctx, now); err != nil {
 		return answer, err
 	}
-	if err := r.noteLost(ctx, agent, beat.RevokedRunners, answer.RevokedRunners); err != nil {
+	if answer.RevokedAgents, err = r.revokedAgents(ctx); err != nil {
 		return answer, err
+	}
+	if err := r.noteLostRunners(ctx, agent, newTo(answer.RevokedRunners, beat.RevokedRunners)); err != nil {
+		return answer, err
+	}
+	if err := r.noteLostAgents(ctx, agent, newTo(answer.RevokedAgents, beat.RevokedAgents)); err != nil {
+		return answer, err
+	}
+	if beat.LastEvents != nil && !beat.Standby {
+		if answer.ResendApps, err = lostEvents(ctx, r.store, agent.ID, *beat.LastEvents); err != nil {
+			return answer, err
+		}
 	}
 	if answer.RevokedRunnerNames, err = r.store.RevokedRunners(ctx); err != nil || beat.Update == nil || beat.Standby {
 		return answer, err
@@ -86,10 +97,31 @@ func (r *Fleet) beatAnswer(ctx context.Context, agent store.Agent, beat controla
 	return answer, err
 }
 
-// noteLost warns of revocations that an agent knows and the database does not: a restore lost them.
-// An agent's word revokes no Runner.
-func (r *Fleet) noteLost(ctx context.Context, agent store.Agent, refused, revoked []string) error {
-	lost := slices.DeleteFunc(slices.Clone(refused), func(serial string) bool { return slices.Contains(revoked, serial) })
+// revokedAgents returns the agents that were revoked last, as hashes of their IDs.
+func (r *Fleet) revokedAgents(ctx context.Context) ([]string, error) {
+	ids, err := r.store.RevokedAgents(ctx, controlapi.MaxRevokedAgents)
+	if err != nil {
+		return nil, err
+	}
+	prints := make([]string, 0, len(ids))
+	for _, id := range ids {
+		prints = append(prints, controlapi.AgentPrint(id))
+	}
+	return prints, nil
+}
+
+// newTo returns what an agent knows as revoked and the database does not.
+func newTo(revoked, refused []string) []string {
+	return slices.DeleteFunc(slices.Clone(refused), func(one string) bool { return slices.Contains(revoked, one) })
+}
+
+// restored is the reason, in the log, for a revocation that an agent knows and the database does
+// not.
+const restored = "as revoked, and the database does not, because it was restored from an older backup "
+
+// noteLostRunners warns of Runners whose revocation a restore lost. An agent's word revokes no
+// Runner.
+func (r *Fleet) noteLostRunners(ctx context.Context, agent store.Agent, lost []string) error {
 	if len(lost) == 0 {
 		return nil
 	}
@@ -100,8 +132,26 @@ func (r *Fleet) noteLost(ctx context.Context, agent store.Agent, refused, revoke
 	for _, runner := range runners {
 		if runner.RevokedAt.IsZero() && slices.Contains(lost, runner.Serial) {
 			r.cfg.Log.Warn().Str("runner", runner.Name).Str("agent", agent.Name).
-				Msg("the agent knows this Runner as revoked, and the database does not, because it was restored from an older backup " +
-					"(fix: `pipeops-controlplane runner revoke " + runner.Name + "`)")
+				Msg("the agent knows this Runner " + restored + "(fix: `pipeops-controlplane runner revoke " + runner.Name + "`)")
+		}
+	}
+	return nil
+}
+
+// noteLostAgents warns of agents whose revocation a restore lost. An agent's word revokes no other
+// agent.
+func (r *Fleet) noteLostAgents(ctx context.Context, agent store.Agent, lost []string) error {
+	if len(lost) == 0 {
+		return nil
+	}
+	agents, err := r.store.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	for _, other := range agents {
+		if !other.Revoked() && slices.Contains(lost, controlapi.AgentPrint(other.ID)) {
+			r.cfg.Log.Warn().Str("revoked", other.Name).Str("agent", agent.Name).
+				Msg("the agent knows another agent " + restored + "(fix: `pipeops-controlplane agent revoke " + other.Name + "`)")
 		}
 	}
 	return nil

@@ -50,9 +50,8 @@ type Liveness struct {
 	flushEvery time.Duration
 
 	// Heard is called with the length of the silence before a heartbeat; it may be nil.
-	Heard func(gap time.Duration)
-	// Unwritten reports that the last heartbeats could not be written.
-	Unwritten atomic.Bool
+	Heard     func(gap time.Duration)
+	unwritten atomic.Pointer[error] // why the last heartbeats could not be written
 
 	mu     sync.Mutex
 	agents map[string]*vitals

@@ -60,6 +60,14 @@ func (l *Liveness) Run(ctx context.Context) error {
 	}
 }
 
+// Unwritten returns why the last heartbeats could not be written; nil if they were.
+func (l *Liveness) Unwritten() error {
+	if err := l.unwritten.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // Flush writes the heartbeats since the last time.
 func (l *Liveness) Flush(ctx context.Context) error {
 	var beats []store.Beat
@@ -75,7 +83,7 @@ func (l *Liveness) Flush(ctx context.Context) error {
 		return nil
 	}
 	err := l.store.UpdateQuietly(ctx, func(tx *store.Tx) error { return tx.SaveBeats(ctx, beats) })
-	l.Unwritten.Store(err != nil)
+	l.unwritten.Store(&err)
 	if err != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()

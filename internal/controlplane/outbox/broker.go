@@ -35,6 +35,8 @@ type leadership interface {
 type BrokerConfig struct {
 	URLs []string
 	TLS  *tls.Config
+	// Reread returns both as they are now, for each new connection; nil if they do not change.
+	Reread func() ([]string, *tls.Config, error)
 	// Seal marks the control plane's own messages: see the function Seal.
 	Seal []byte
 	// Leader announces.
@@ -50,7 +52,7 @@ func NewBroker(s *store.Store, cfg BrokerConfig) (*Broker, error) {
 	if len(cfg.URLs) == 0 {
 		return nil, nil
 	}
-	link := rabbitmq.Config{URLs: cfg.URLs, TLS: cfg.TLS, Log: cfg.Log.With().Str("part", "broker").Logger(), Seal: cfg.Seal}
+	link := rabbitmq.Config{URLs: cfg.URLs, TLS: cfg.TLS, Reread: cfg.Reread, Log: cfg.Log.With().Str("part", "broker").Logger(), Seal: cfg.Seal}
 	sender, err := publish.New(link)
 	if err != nil {
 		return nil, fmt.Errorf("broker: %w", err)

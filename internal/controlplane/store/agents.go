@@ -87,6 +87,12 @@ func (q agentTable) Agents(ctx context.Context) ([]Agent, error) {
 	return all(ctx, q.q, scanAgent, `SELECT `+agentSelect+` FROM agents ORDER BY name, id`)
 }
 
+// RevokedAgents returns the IDs of the agents that were revoked last, newest first.
+func (q agentTable) RevokedAgents(ctx context.Context, limit int) ([]string, error) {
+	return all(ctx, q.q, func(row scanner, id *string) error { return row.Scan(id) },
+		`SELECT id FROM agents WHERE revoked_at <> 0 ORDER BY revoked_at DESC, id LIMIT $1`, limit)
+}
+
 // AgentStates counts the agents by state; those that may not come back count as revoked.
 func (q agentTable) AgentStates(ctx context.Context) (map[announce.State]int, error) {
 	type count struct {

@@ -15,19 +15,24 @@ type EventLeader struct {
 	Call int64
 }
 
-// Leads records a call of a leadership, and reports whether no later one is known. With another
-// Lease, the terms start again.
-func (t *Tx) Leads(ctx context.Context, l EventLeader) (bool, error) {
-	known, err := one(t.q.QueryRowContext(ctx, `SELECT agent_id, lease, term, call FROM event_leaders WHERE agent_id = $1`, l.AgentID),
+// EventLeader returns the leadership and the call that sent an agent's last events.
+func (q eventTable) EventLeader(ctx context.Context, agentID string) (EventLeader, error) {
+	return one(q.q.QueryRowContext(ctx, `SELECT agent_id, lease, term, call FROM event_leaders WHERE agent_id = $1`, agentID),
 		func(row scanner, known *EventLeader) error {
 			return row.Scan(&known.AgentID, &known.Lease, &known.Term, &known.Call)
 		})
+}
+
+// Leads records a call of a leadership, and reports whether no later one is known. With another
+// Lease, the terms start again.
+func (t *Tx) Leads(ctx context.Context, l EventLeader) (bool, error) {
+	known, err := t.EventLeader(ctx, l.AgentID)
 	switch {
 	case err != nil && !errors.Is(err, ErrNotFound):
 		return false, err
 	case err == nil && known == l:
 		return true, nil
-	case err == nil && l.before(known):
+	case err == nil && l.Before(known):
 		return false, nil
 	}
 	_, err = t.exec(ctx, `INSERT INTO event_leaders (agent_id, lease, term, call) VALUES ($1, $2, $3, $4)
@@ -35,7 +40,8 @@ func (t *Tx) Leads(ctx context.Context, l EventLeader) (bool, error) {
 	return err == nil, err
 }
 
-func (l EventLeader) before(known EventLeader) bool {
+// Before reports whether a call came before a known one.
+func (l EventLeader) Before(known EventLeader) bool {
 	if l.Lease != known.Lease || l.Term != known.Term {
 		return l.Lease == known.Lease && l.Term < known.Term
 	}

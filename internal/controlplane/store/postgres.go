@@ -21,6 +21,8 @@ type postgres struct {
 	db  *sql.DB
 	cfg *pgx.ConnConfig
 	log zerolog.Logger
+	// reread is Postgres.Reread.
+	reread func() (Postgres, error)
 	// me distinguishes our own notifications from those of others.
 	me string
 	// writer is taken by each writer in turn. So only one of our connections, not all, waits for
@@ -53,12 +55,16 @@ func OpenPostgres(ctx context.Context, p Postgres) (*Store, error) {
 	if err := prepare(ctx, *cfg); err != nil {
 		return nil, fmt.Errorf("open the database %s: %w", p, err)
 	}
-	db := stdlib.OpenDB(*cfg, stdlib.OptionResetSession(writable))
+	e := &postgres{cfg: cfg, log: p.Log, reread: p.Reread, me: rand.Text(), writer: make(chan struct{}, 1)}
+	db := stdlib.OpenDB(*cfg, stdlib.OptionResetSession(writable), stdlib.OptionBeforeConnect(func(_ context.Context, now *pgx.ConnConfig) error {
+		*now = *e.current()
+		return nil
+	}))
 	db.SetMaxOpenConns(maxOpenConns)
 	db.SetMaxIdleConns(maxOpenConns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	db.SetConnMaxLifetime(time.Hour) // so that an added server gets its share
-	e := &postgres{db: db, cfg: cfg, log: p.Log, me: rand.Text(), writer: make(chan struct{}, 1)}
+	e.db = db
 	return &Store{queries: newQueries(alone{timed{db}, e}), engine: e, queued: wake.New(), Due: wake.New()}, nil
 }
 

@@ -21,6 +21,9 @@ type Postgres struct {
 	Password string
 	// CAFile is the CA of the server's certificate, in PEM; empty means the machine's trusted CAs.
 	CAFile string
+	// Reread returns the configuration as it is now, for each new connection; nil if it does not
+	// change.
+	Reread func() (Postgres, error)
 	// Log receives a line when the connection for notifications was lost.
 	Log zerolog.Logger
 }
@@ -144,3 +147,20 @@ func (p Postgres) bounds(cfg *pgx.ConnConfig) {
 }
 
 func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
+
+// current returns the driver's configuration as it is now. If that cannot be read, it is that of
+// the start.
+func (e *postgres) current() *pgx.ConnConfig {
+	if e.reread == nil {
+		return e.cfg.Copy()
+	}
+	p, err := e.reread()
+	if err == nil {
+		var cfg *pgx.ConnConfig
+		if cfg, err = p.connConfig(); err == nil {
+			return cfg
+		}
+	}
+	e.log.Warn().Err(err).Msg("the database's configuration cannot be read again; going on with the one of the start")
+	return e.cfg.Copy()
+}

@@ -42,7 +42,7 @@ func (e *postgres) lead(ctx context.Context, lead func(context.Context)) error {
 func (e *postgres) connectLeader(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, e.cfg.Copy())
+	conn, err := pgx.ConnectConfig(ctx, e.current())
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ type session struct {
 // connect opens a session that hears of others' changes.
 func (e *postgres) connect(ctx context.Context) (*session, error) {
 	s := &session{}
-	cfg := e.cfg.Copy()
+	cfg := e.current()
 	cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) {
 		s.news = s.news || n.Payload != e.me
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -121,6 +122,26 @@ func TestPostgres_Reconnects(t *testing.T) {
 	require.ErrorIs(t, openHosted(t, d).Serve(ctx), store.ErrServed)
 
 	require.NoError(t, serve.PutSetting(ctx, "a", "c"))
+}
+
+// TestPostgres_RereadsPassword changes the password and cuts all connections.
+func TestPostgres_RereadsPassword(t *testing.T) {
+	t.Parallel()
+	d, ctx := hosted(t), t.Context()
+	var now atomic.Pointer[store.Postgres]
+	now.Store(&store.Postgres{URL: d.URL()})
+	at := *now.Load()
+	at.Reread = func() (store.Postgres, error) { return *now.Load(), nil }
+	opened, err := store.OpenPostgres(ctx, at)
+	s := closing(t, opened, err)
+	require.NoError(t, s.PutSetting(ctx, "a", "a"))
+	u, err := url.Parse(d.URL())
+	require.NoError(t, err)
+	u.User = url.UserPassword(u.User.Username(), "another")
+	require.NoError(t, d.SetPassword(ctx, "another"))
+	now.Store(&store.Postgres{URL: u.String()})
+	require.NoError(t, d.Cut(ctx))
+	await.Until(t, "the pool has the new password", func() bool { return s.PutSetting(ctx, "a", "b") == nil })
 }
 
 // TestPostgres_DropsReadOnlyConnections: those that the pool opened while the server took no

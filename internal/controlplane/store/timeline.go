@@ -130,6 +130,13 @@ func (q timelineTable) Timeline(ctx context.Context, agentID string, limit int) 
 		agentID, limit)
 }
 
+// LastOfApps returns the last app.* event of each of an agent's Apps.
+func (q timelineTable) LastOfApps(ctx context.Context, agentID string) ([]announce.Event, error) {
+	return all(ctx, q.q, scanEvent, `SELECT body FROM timeline AS last WHERE agent_id = $1 AND type LIKE 'app.%' AND NOT EXISTS (
+		SELECT 1 FROM timeline AS newer WHERE newer.agent_id = last.agent_id AND newer.namespace = last.namespace AND newer.app = last.app
+			AND newer.type LIKE 'app.%' AND newer.sequence > last.sequence) ORDER BY namespace, app`, agentID)
+}
+
 // TimelinePage returns the requested events, and reports whether there are more.
 func (q timelineTable) TimelinePage(ctx context.Context, want TimelineQuery) (events []announce.Event, more bool, err error) {
 	query, args := want.sql()

@@ -24,7 +24,10 @@ type Config struct {
 	URLs []string
 	// TLS is used for amqps. Nil means the machine's trusted CAs.
 	TLS *tls.Config
-	Log zerolog.Logger
+	// Reread returns URLs and TLS as they are now, for each new connection; nil if they do not
+	// change.
+	Reread func() (urls []string, tls *tls.Config, err error)
+	Log    zerolog.Logger
 	// Name is shown on the broker's page as the connection's name.
 	Name string
 	// Seal is the control plane's secret, by which it knows its own messages again. A

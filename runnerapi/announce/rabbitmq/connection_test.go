@@ -112,7 +112,7 @@ func TestBackoff_ShortWhileDown(t *testing.T) {
 	require.NoError(t, listener.Close())
 	l, err := NewLink(Config{URLs: []string{"amqp://u:p@" + addr + "/"}, Log: zerolog.Nop()})
 	require.NoError(t, err)
-	down := l.once(t.Context(), &l.brokers[0], nil)
+	down := once(t.Context(), &l.brokers[0], &l.cfg, nil)
 	require.Equal(t, CodeUnreachable, CodeOf(down), down)
 	refused, unwanted := NewBackoff(), NewBackoff()
 	for range 10 {

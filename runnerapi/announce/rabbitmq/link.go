@@ -18,12 +18,12 @@ import (
 // Link keeps a connection to one of the brokers: it connects, lets the session
 // work, and does so again until its context ends.
 type Link struct {
+	Log zerolog.Logger
+
+	mu      sync.Mutex
 	cfg     Config
 	brokers []broker
-	Log     zerolog.Logger
-
-	mu     sync.Mutex
-	status Status
+	status  Status
 }
 
 // NewLink returns a Link after it has checked the URLs.
@@ -35,6 +35,27 @@ func NewLink(cfg Config) (*Link, error) {
 	return &Link{cfg: cfg, brokers: brokers, Log: cfg.Log, status: Status{Since: time.Now()}}, nil
 }
 
+// current returns the brokers as they are configured now. If that cannot be read, they stay as they
+// were.
+func (l *Link) current() ([]broker, Config) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cfg.Reread == nil {
+		return l.brokers, l.cfg
+	}
+	urls, conf, err := l.cfg.Reread()
+	if err == nil {
+		var brokers []broker
+		if brokers, err = parseBrokers(urls); err == nil {
+			l.brokers, l.cfg.TLS = brokers, conf
+		}
+	}
+	if err != nil {
+		l.Log.Warn().Err(err).Msg("the broker's configuration cannot be read again; going on with the last one")
+	}
+	return l.brokers, l.cfg
+}
+
 // sessionFunc works with one connection.
 type sessionFunc func(ctx context.Context, conn *Connection) error
 
@@ -43,10 +64,11 @@ type sessionFunc func(ctx context.Context, conn *Connection) error
 // not all of us are at the first of the list, and goes on with the next.
 func (l *Link) Run(ctx context.Context, session sessionFunc) error {
 	wait := NewBackoff()
-	for next := rand.N(len(l.brokers)); ctx.Err() == nil; next++ { // #nosec G404 -- spreading load needs no secrecy
-		b := &l.brokers[next%len(l.brokers)]
+	for next := rand.IntN(1 << 16); ctx.Err() == nil; next++ { // #nosec G404 -- spreading load needs no secrecy
+		brokers, cfg := l.current()
+		b := &brokers[next%len(brokers)]
 		started := time.Now()
-		err := l.once(ctx, b, session)
+		err := once(ctx, b, &cfg, session)
 		if ctx.Err() != nil {
 			break
 		}
@@ -71,8 +93,9 @@ func (l *Link) Run(ctx context.Context, session sessionFunc) error {
 // Dial connects to the first broker that answers, for one piece of work. The caller calls Shutdown.
 func (l *Link) Dial(ctx context.Context) (*Connection, error) {
 	var errs []error
-	for i := range l.brokers {
-		conn, err := l.brokers[i].dial(ctx, &l.cfg)
+	brokers, cfg := l.current()
+	for i := range brokers {
+		conn, err := brokers[i].dial(ctx, &cfg)
 		if err == nil {
 			return conn, nil
 		}
@@ -82,8 +105,8 @@ func (l *Link) Dial(ctx context.Context) (*Connection, error) {
 }
 
 // once returns one connection's life. The connection is closed when it returns.
-func (l *Link) once(ctx context.Context, b *broker, session sessionFunc) error {
-	conn, err := b.dial(ctx, &l.cfg)
+func once(ctx context.Context, b *broker, cfg *Config, session sessionFunc) error {
+	conn, err := b.dial(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -175,6 +198,8 @@ func (l *Link) Status() Status {
 
 // Addrs returns the brokers' addresses, for messages.
 func (l *Link) Addrs() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var all []string
 	for _, b := range l.brokers {
 		if !slices.Contains(all, b.addr) {

@@ -54,6 +54,7 @@ CREATE TABLE agents (
 
 -- The name of a revoked agent is free again.
 CREATE UNIQUE INDEX agents_name ON agents (name) WHERE revoked_at = 0;
+CREATE INDEX agents_revoked ON agents (revoked_at) WHERE revoked_at <> 0;
 
 CREATE TABLE runners (
     name       TEXT PRIMARY KEY,
