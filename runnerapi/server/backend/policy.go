@@ -55,6 +55,44 @@ type Policy interface {
 	Visible(runner, command, namespace string) bool
 }
 
+// OrDeny returns the policy, or one that denies everything if it is nil.
+func OrDeny(p Policy) Policy {
+	if p == nil {
+		return DenyAll{}
+	}
+	return p
+}
+
+// DenyAll is the policy of a server that was given none: it refuses every call.
+type DenyAll struct{}
+
+var _ Policy = DenyAll{}
+
+// Decide implements Policy.
+func (DenyAll) Decide(i runnerapi.Intent) error {
+	return runnerapi.PolicyDenied("report this", "this agent has no policy, so it does not allow %s", i.Command)
+}
+
+// Changed implements Policy.
+func (DenyAll) Changed() <-chan struct{} { return nil }
+
+// KubernetesGrant implements Policy.
+func (d DenyAll) KubernetesGrant(i runnerapi.Intent) (runnerapi.KubernetesGrant, error) {
+	return runnerapi.KubernetesGrant{}, d.Decide(i)
+}
+
+// AuditRequired implements Policy.
+func (DenyAll) AuditRequired() bool { return true }
+
+// Records implements Policy.
+func (DenyAll) Records(runnerapi.Intent) bool { return true }
+
+// Approval implements Policy.
+func (DenyAll) Approval(runnerapi.Intent) time.Duration { return 0 }
+
+// Visible implements Policy.
+func (DenyAll) Visible(_, _, _ string) bool { return false }
+
 // Recorder records exec sessions for the cluster's owner.
 type Recorder interface {
 	// Begin stores the beginning of a recording.

@@ -28,7 +28,7 @@ func approvalPending(a runnerapi.Approval) *runnerapi.Error {
 // approve lets a command pass that the owner has approved. done ends what holds its body in memory.
 func (g *Guard) approve(w http.ResponseWriter, r *http.Request, call runnerapi.Call, i *runnerapi.Intent, refusal error) (done func(), err error) {
 	done = func() {}
-	within := g.Policy.Approval(*i)
+	within := g.policy().Approval(*i)
 	if g.Approvals == nil || within <= 0 {
 		return done, refusal
 	}
