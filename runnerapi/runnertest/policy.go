@@ -33,5 +33,8 @@ func (AllowAll) Records(runnerapi.Intent) bool { return false }
 // Approval implements backend.Policy.
 func (AllowAll) Approval(runnerapi.Intent) time.Duration { return 0 }
 
+// ApprovesUnseen implements backend.Policy.
+func (AllowAll) ApprovesUnseen(runnerapi.Intent) bool { return false }
+
 // Visible implements backend.Policy.
 func (AllowAll) Visible(_, _, _ string) bool { return true }

@@ -76,6 +76,7 @@ func (a *asked) AuditRequired() bool { return a.audited }
 func (a *asked) Records(runnerapi.Intent) bool { return a.recorded }
 
 func (a *asked) Approval(runnerapi.Intent) time.Duration { return 0 }
+func (a *asked) ApprovesUnseen(runnerapi.Intent) bool    { return false }
 
 // Visible says of a namespace what Decide would.
 func (a *asked) Visible(runner, command, namespace string) bool {

@@ -18,9 +18,8 @@ type Approvals interface {
 // ApprovalRequest is a command that needs an approval.
 type ApprovalRequest struct {
 	runnerapi.Approval
-	// Method, Path, Query and Body are what was sent. They are compared and not stored.
-	Method, Path, Query string
-	Body                []byte
+	// Bytes are the whole command in its one form. They are compared and not stored.
+	Bytes []byte
 }
 
 // Auditor keeps the audit log.
@@ -51,6 +50,8 @@ type Policy interface {
 	// Approval returns how long a command waits for an approval by the cluster's owner; 0 if it
 	// needs none.
 	Approval(runnerapi.Intent) time.Duration
+	// ApprovesUnseen reports whether the owner approves commands that cannot be shown whole.
+	ApprovesUnseen(runnerapi.Intent) bool
 	// Visible reports whether a call over all namespaces may show a Runner what is in one.
 	Visible(runner, command, namespace string) bool
 }
@@ -89,6 +90,9 @@ func (DenyAll) Records(runnerapi.Intent) bool { return true }
 
 // Approval implements Policy.
 func (DenyAll) Approval(runnerapi.Intent) time.Duration { return 0 }
+
+// ApprovesUnseen implements Policy.
+func (DenyAll) ApprovesUnseen(runnerapi.Intent) bool { return false }
 
 // Visible implements Policy.
 func (DenyAll) Visible(_, _, _ string) bool { return false }

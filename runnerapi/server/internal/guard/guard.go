@@ -42,7 +42,7 @@ func (g *Guard) Check(next http.Handler) http.Handler {
 		if err == nil {
 			if err = g.decide(intent); problem.Is(err, runnerapi.CodeApprovalRequired) {
 				var done func()
-				done, err = g.approve(w, r, call, &intent, err)
+				done, err = g.approve(w, r, &intent, err)
 				defer done()
 			}
 		}
