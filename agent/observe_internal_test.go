@@ -76,7 +76,7 @@ func TestResourceOf(t *testing.T) {
 // TestMetrics_BoundedSeries, whatever is requested.
 func TestMetrics_BoundedSeries(t *testing.T) {
 	i := newInstruments("test")
-	server := httptest.NewServer(server.New(server.Config{
+	server := httptest.NewServer(server.New(nil, server.Config{
 		TrustDomain: "test", Version: "test", Observation: server.Observation{Begun: i.begun, Called: i.called},
 	}))
 	t.Cleanup(server.Close)

@@ -25,11 +25,11 @@ const runnerAPIVersion = "v1"
 // runnerAPI returns the handler of the Runner API of this agent.
 func (a *Agent) runnerAPI(control *controlapi.Client, engine *app.Engine, releases *helm.Releases, sources *source.Keeper) http.Handler {
 	known := a.monitoring(engine)
-	return server.New(server.Config{
+	return server.New(a.policy, server.Config{
 		Apps: engine, Sessions: engine, Monitoring: known.Beside(engine), Secrets: secrets{a.kube.Secrets(), engine}, ConfigMaps: configMaps{a.kube.ConfigMaps(), engine},
 		Namespaces: a.kube.Namespaces(), Cluster: clusterCall{a}, Nodes: nodeCalls{a.kube.Nodes(), a.opts.Config}, Events: a.kube.Events(), Manifests: manifests.API{Applier: a.manifests},
 		Routes: a.routes.List(control, engine), Kubernetes: a.kubernetes, Releases: releases, Builds: a.builds, Sources: sources,
-		Journal: a.kube.Journal(), Outcomes: engine, Policy: a.policy, Audit: a.audit, Recorder: a.recorder, Approvals: a.kube.Approvals(),
+		Journal: a.kube.Journal(), Outcomes: engine, Audit: a.audit, Recorder: a.recorder, Approvals: a.kube.Approvals(),
 		TrustDomain: a.current.Load().TrustDomain, Version: a.opts.Version,
 		Ready: a.health.ready, Log: a.log, Limits: kubernetesLimits(a.opts.Config.KubernetesStreams),
 		Observation: server.Observation{Begun: a.instruments.begun, Called: a.instruments.called, Tracer: a.opts.Tracer},

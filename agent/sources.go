@@ -24,9 +24,9 @@ func (a *Agent) newSources(engine *app.Engine) (*source.Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the agent's own program: %w", err)
 	}
-	return source.New(source.Config{
+	return source.New(a.policy.Decide, source.Config{
 		REST: a.opts.Kubernetes, Namespace: a.opts.Config.Namespace, Namespaces: a.opts.Config.Namespaces,
-		Apps: engine, Manifests: setsOfSources{a.manifests}, Builds: a.builds, Decide: a.policy.Decide, Audit: a.audit.Record, Leads: engine.Leads,
+		Apps: engine, Manifests: setsOfSources{a.manifests}, Builds: a.builds, Audit: a.audit.Record, Leads: engine.Leads,
 		Heard: a.hearOfRevoked, Before: a.recordFirst,
 		Render: command, Proxy: proxy.FromEnvironment(), Guard: a.guard, Log: a.log,
 	}), nil

@@ -1,8 +1,13 @@
 package runnerapi
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -15,6 +20,7 @@ const CodeApprovalRequired = Code("approval_required") // 403
 type Approval struct {
 	ID        string    `json:"id"`
 	Runner    string    `json:"runner"`
+	Operator  string    `json:"operator,omitempty"` // who acts as the Runner
 	Command   string    `json:"command"`
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name,omitempty"`
@@ -22,12 +28,62 @@ type Approval struct {
 	Asked     time.Time `json:"asked"`
 	// Until is when the request, and an approval of it, expires.
 	Until time.Time `json:"until"`
-	// Arguments are what was sent, without what may be secret.
-	Arguments json.RawMessage `json:"arguments,omitempty"`
-	// Run is the command line of exec, with its arguments.
-	Run []string `json:"run,omitempty"`
+	// Request is the whole request that is carried out.
+	Request ApprovalView `json:"request"`
 	// Approved is when the owner approved it; nil as long as it waits.
 	Approved *time.Time `json:"approved,omitempty"`
+}
+
+// ApprovalView is the whole of a request, except that secret values are replaced by their length.
+type ApprovalView struct {
+	Method  string              `json:"method"`
+	Path    string              `json:"path"`
+	Query   map[string][]string `json:"query,omitempty"`
+	Headers map[string][]string `json:"headers,omitempty"`
+	// User and Groups are the identity with which the Kubernetes API is used.
+	User   string   `json:"user,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+	// Body is the body as JSON; of manifests, the list of all documents.
+	Body json.RawMessage `json:"body,omitempty"`
+	// BodyBytes is the length of the body as it was sent, in bytes.
+	BodyBytes int `json:"bodyBytes,omitempty"`
+	// Unseen is why not all of the request is shown; empty if all of it is.
+	Unseen string `json:"unseen,omitempty"`
+}
+
+// By returns who sent the command: the Runner, and the operator who acted as it.
+func (a Approval) By() string { return AuditRecord{Runner: a.Runner, Operator: a.Operator}.By() }
+
+// Lines returns the whole request as text, one part a line.
+func (v ApprovalView) Lines() []string {
+	lines := []string{v.Method + " " + v.Path}
+	if v.User != "" {
+		lines = append(lines, fmt.Sprintf("as user %q, groups %q", v.User, v.Groups))
+	}
+	for _, part := range []struct {
+		name   string
+		values map[string][]string
+	}{{"query", v.Query}, {"header", v.Headers}} {
+		for _, key := range slices.Sorted(maps.Keys(part.values)) {
+			lines = append(lines, fmt.Sprintf("%s %s: %s", part.name, key, quoted(part.values[key])))
+		}
+	}
+	if len(v.Body) > 0 {
+		lines = append(lines, "body: "+string(v.Body))
+	}
+	if v.Unseen != "" {
+		lines = append(lines, "NOT ALL IS SHOWN: "+v.Unseen)
+	}
+	return lines
+}
+
+// quoted shows where each text ends.
+func quoted(texts []string) string {
+	all := make([]string, len(texts))
+	for i, text := range texts {
+		all[i] = fmt.Sprintf("%q", text)
+	}
+	return cmp.Or(strings.Join(all, " "), `""`)
 }
 
 // ApprovalRequired returns the refusal of a command that has no approval and cannot wait for one.

@@ -167,7 +167,7 @@ func Calls() []Call {
 			"GET", appRoute + "/exec", ExecCall, Named, []string{"Apps().Exec"}, "exec", "no", "",
 			"pipeops-runner exec shop web -- /hello -get http://127.0.0.1:8080/",
 		}, {
-			"GET", appRoute + "/portforward", "port-forward-app", Named, []string{"Apps().PortForward"}, "port-forward", "no", "",
+			"GET", appRoute + "/portforward", PortForwardCall, Named, []string{"Apps().PortForward"}, "port-forward", "no", "",
 			`pipeops-runner port-forward shop web :8080 -- sh -c 'curl -fsS "http://127.0.0.1:$PORT/"'`,
 		}, {
 			"GET", appRoute + "/metrics", "get-app-metrics", Reads, []string{"Monitoring().Metrics"}, "metrics", read, "",
@@ -346,6 +346,9 @@ const OtherCall = "other"
 
 // ExecCall is the ID of the call that runs a command in a container.
 const ExecCall = "exec-app"
+
+// PortForwardCall is the ID of the call that forwards a port of an App.
+const PortForwardCall = "port-forward-app"
 
 // KubernetesCall is the ID of the call that forwards requests to the Kubernetes API. A policy that
 // names it also names the identity to use.

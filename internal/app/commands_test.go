@@ -47,7 +47,7 @@ func serve(t *testing.T, env *kubetest.Env, ns string, e *app.Engine) *served {
 	cert := runnertest.NewCA(t).Issue(t, credentials.RunnerURI("example.com", "ci"))
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	require.NoError(t, err)
-	return &served{runner: leaf, handler: server.New(server.Config{
+	return &served{runner: leaf, handler: server.New(runnertest.AllowAll{}, server.Config{
 		Apps: e, Secrets: k.Secrets(), Namespaces: k.Namespaces(), Cluster: k.Cluster(), Journal: k.Journal(), Outcomes: e,
 		TrustDomain: "example.com", Log: zerolog.Nop(),
 	})}

@@ -113,7 +113,7 @@ func (f *follower) serve(t *testing.T, ca *runnertest.CA) string {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	cert := ca.Issue(t, credentials.AgentURI(runnertest.TrustDomain, runnertest.AgentID), runnertest.ServerName)
-	handler := server.New(server.Config{
+	handler := server.New(runnertest.AllowAll{}, server.Config{
 		Apps: f.engine, Builds: f.builds, Sources: f.keeper, TrustDomain: runnertest.TrustDomain, Version: "v0.0.0", Log: zerolog.Nop(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -424,4 +425,13 @@ func TestConsole_EmptyPages(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1, refused)
+}
+
+// The key on the page is the registration's, whatever a link says.
+func TestConsole_ShowsKeyOfRegistration(t *testing.T) {
+	p := start(t)
+	p.waiting("shop", p.token(approve, func(o *operators.TokenOptions) { o.Uses = 1 }))
+	e := p.pending()[0]
+	_, body := p.signedIn(p.operator("ops", operators.RoleOperator)).get("/console/agents/" + e.ID + "/approve?key=forged")
+	assert.Contains(t, body, "log: "+controlapi.ShortPrint(e.Key))
 }

@@ -47,7 +47,7 @@ func (c *cluster) serveAudited(audit agentapi.Auditor) *served {
 	tun, _ := c.connect()
 	await.Background(c.t, "the Runner API", func(ctx context.Context) error {
 		return transport.Serve(ctx, tun.Listener(), transport.ServeConfig{
-			Handler: server.New(server.Config{
+			Handler: server.New(runnertest.AllowAll{}, server.Config{
 				Apps: s.backend.Apps(), Monitoring: s.backend.Monitoring(), Secrets: s.backend.Secrets(), ConfigMaps: s.backend.ConfigMaps(), Namespaces: s.backend.Namespaces(), Cluster: s.backend.Cluster(), Nodes: s.backend.Nodes(), Audit: audit,
 				TrustDomain: c.id.TrustDomain, Log: zerolog.Nop(),
 			}),

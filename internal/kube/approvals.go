@@ -55,8 +55,7 @@ func (a Approvals) Use(ctx context.Context, asked backend.ApprovalRequest) (runn
 	if err != nil {
 		return runnerapi.Approval{}, false, kubeproblem.From(err, "reading the key of the digests")
 	}
-	mine := waiting{asked.Approval, hex.EncodeToString(keyed(key, "approval", asked.Runner, asked.Command,
-		asked.Namespace, asked.Name, asked.Method, asked.Path, asked.Query, string(asked.Body)))}
+	mine := waiting{asked.Approval, hex.EncodeToString(keyed(key, "approval", string(asked.Bytes)))}
 	mine.ID = mine.Fingerprint[:16]
 	for range 3 {
 		approval, approved, err := a.use(ctx, mine)

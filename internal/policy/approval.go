@@ -20,12 +20,19 @@ func (c *checking) approval(field, text string) {
 
 // approval returns how long a call waits for an approval; 0 if it needs none.
 func (r Rule) approval(i runnerapi.Intent) time.Duration {
-	reads := i.Access == runnerapi.Reads || i.Discovers() || i.Kubernetes != nil && i.Kubernetes.Reads()
+	k := i.Kubernetes
+	reads := i.Access == runnerapi.Reads || i.Discovers() || k != nil && k.Reads() && !k.DryRun // a dry run needs the rights of the write
 	d, err := time.ParseDuration(r.Approval)
 	if reads || err != nil {
 		return 0
 	}
 	return d
+}
+
+// ApprovesUnseen implements backend.Policy.
+func (p *Policy) ApprovesUnseen(i runnerapi.Intent) bool {
+	rule, err := p.rule(i)
+	return err == nil && rule.ApproveUnseen
 }
 
 // Approval implements backend.Policy.

@@ -77,6 +77,9 @@ type Rule struct {
 	// Approval is how long a command waits for an approval by the cluster's owner, and how long an
 	// approval is good: a duration such as 10m. Absent, commands need none. Reads never do.
 	Approval string `json:"approval,omitempty"`
+	// ApproveUnseen lets the owner approve commands that cannot be shown whole, such as sessions
+	// with input and large bodies. Otherwise these are refused.
+	ApproveUnseen bool `json:"approveUnseen,omitempty"`
 }
 
 // auditRequired is the value of Audit that refuses commands without a record.

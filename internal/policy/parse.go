@@ -179,6 +179,9 @@ func (c *checking) rule(at string, r Rule) {
 		c.add(at+".record", "is about %s, of which the rule's commands have to name one", strings.Join(sessionCommands, " and "))
 	}
 	c.approval(at+".approval", r.Approval)
+	if r.ApproveUnseen && r.Approval == "" {
+		c.add(at+".approveUnseen", "is about commands that need an approval: set approval")
+	}
 	c.kubernetes(at, r)
 	if r.Deny && r.bounded() {
 		c.add(at+".deny", "a rule that denies takes no images, hosts, public, annotations, maxReplicas, maxResources, kinds, lookups, record and approval: it has nothing to bound")

@@ -27,12 +27,15 @@ rules:
   - name: rest
 `)
 	request := func(verb, resource string) runnerapi.Intent { return request("ci", "shop", verb, resource) }
-	for _, i := range []runnerapi.Intent{intent("ci", "delete-app", "shop"), intent("ci", "exec-app", "shop"), request("delete", "pods"), request("get", "pods/exec")} {
+	dry := request("create", "pods")
+	dry.Kubernetes.DryRun = true
+	for _, i := range []runnerapi.Intent{intent("ci", "delete-app", "shop"), intent("ci", "exec-app", "shop"), request("delete", "pods"), request("get", "pods/exec"), dry} {
 		err := p.Decide(i)
 		e := problemtest.Of(t, err, i.Command)
 		assert.Equal(t, runnerapi.CodeApprovalRequired, e.Code)
 		assert.Contains(t, e.Detail, `rule "careful"`)
 		assert.Equal(t, 10*time.Minute, p.Approval(i))
+		assert.False(t, p.ApprovesUnseen(i))
 		i.Approved = true
 		require.NoError(t, p.Decide(i), "an approval is enough")
 	}
@@ -43,6 +46,13 @@ rules:
 	i := intent("ci", "put-app", "shop")
 	i.App, i.Approved = &runnerapi.AppSpec{Image: "nginx"}, true
 	assert.Contains(t, refusal(t, p.Decide(i)).Detail, "images", "an approval lifts no bound")
+}
+
+func TestApproval_Unseen(t *testing.T) {
+	p := load(t, "rules: [{name: careful, approval: 10m, approveUnseen: true}]")
+	assert.True(t, p.ApprovesUnseen(intent("ci", "put-app", "shop")))
+	_, err := policy.Parse([]byte("rules: [{name: a, approveUnseen: true}]"))
+	assert.Equal(t, "rules[0].approveUnseen", problemtest.Of(t, err, "without approval").Field)
 }
 
 func TestApproval_Expires(t *testing.T) {

@@ -24,11 +24,18 @@ func (d Document) Summary() (lines []string) {
 	}
 	for _, r := range d.Rules {
 		if r.Approval != "" {
-			lines = append(lines, fmt.Sprintf("rule %q: commands wait for an approval, for %s", r.Name, r.Approval))
+			lines = append(lines, fmt.Sprintf("rule %q: commands wait for an approval, for %s%s", r.Name, r.Approval, unseen(r)))
 		}
 	}
 	for _, t := range d.Trust {
 		lines = append(lines, t.summary()...)
 	}
 	return lines
+}
+
+func unseen(r Rule) string {
+	if !r.ApproveUnseen {
+		return ""
+	}
+	return ", also if they cannot be shown whole"
 }

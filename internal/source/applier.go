@@ -19,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
 // The commands that the policy is asked about.
@@ -46,6 +47,7 @@ type brought struct {
 // source.
 type applier struct {
 	Config
+	decide  func(runnerapi.Intent) error // nil denies
 	cluster *cluster
 	journal *journal
 }
@@ -86,14 +88,14 @@ func folder(s runnerapi.SourceSpec) string {
 
 // allowed asks the cluster owner's policy as for a call of the Runner that put the source.
 func (a *applier) allowed(o *object, i runnerapi.Intent) error {
-	if a.Decide == nil {
-		return nil
+	if a.decide == nil {
+		return backend.DenyAll{}.Decide(i)
 	}
 	i.Runner = o.caller().Runner
 	if i.Namespace == "" && i.Command != applyManifests {
 		i.Namespace = o.Namespace
 	}
-	return a.Decide(i)
+	return a.decide(i)
 }
 
 // remote returns the repository, with the credentials of the Secret that the spec names.

@@ -18,16 +18,21 @@ func TestSource_ContinuesWithApproval(t *testing.T) {
 	p := policy.New("policy.yaml")
 	p.Set(doc, nil)
 	var passed bool
-	a := &applier{Config: Config{Decide: func(i runnerapi.Intent) error {
+	a := &applier{decide: func(i runnerapi.Intent) error {
 		if err := p.Decide(i); err != nil {
 			return err
 		}
 		passed = true
 		return errors.New("enough")
-	}}}
+	}}
 	_, err = (&reconciler{applier: a}).attempt(t.Context(), &object{}, false)
 	require.ErrorContains(t, err, "enough")
 	require.True(t, passed)
 	err = a.allowed(&object{}, runnerapi.Intent{Command: putApp, Access: runnerapi.Writes, App: &runnerapi.AppSpec{}})
 	require.ErrorContains(t, err, "approval")
+}
+
+func TestNew_DeniesWithoutPolicy(t *testing.T) {
+	err := New(nil, Config{}).reconciler.applier.allowed(&object{}, runnerapi.Intent{Command: putApp, Access: runnerapi.Writes})
+	require.ErrorContains(t, err, "no policy")
 }

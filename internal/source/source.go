@@ -73,8 +73,6 @@ type Config struct {
 	Apps       Apps
 	Manifests  Manifests // nil if this agent applies none
 	Builds     Builds    // nil if it builds nothing
-	// Decide is the cluster owner's policy. Nil allows all, which is for tests only.
-	Decide func(runnerapi.Intent) error
 	// Audit records what was brought. It may be nil.
 	Audit func(runnerapi.AuditRecord)
 	// Before stores the record that something is about to be brought, if the policy requires that.
@@ -114,14 +112,15 @@ type Keeper struct {
 
 var _ backend.Sources = (*Keeper)(nil)
 
-// New returns a Keeper. It makes no requests before Run or a call.
-func New(c Config) *Keeper {
+// New returns a Keeper. It makes no requests before Run or a call. decide is the cluster owner's
+// policy; if it is nil, the Keeper brings nothing.
+func New(decide func(runnerapi.Intent) error, c Config) *Keeper {
 	if c.Limits == (git.Limits{}) {
 		c.Limits = git.DefaultLimits
 	}
 	cluster := &cluster{rest: c.REST, namespace: c.Namespace, namespaces: c.Namespaces, log: c.Log}
 	journal := &journal{audit: c.Audit, begin: c.Before, now: time.Now}
-	applier := &applier{Config: c, cluster: cluster, journal: journal}
+	applier := &applier{Config: c, decide: decide, cluster: cluster, journal: journal}
 	builder := &builder{builds: c.Builds, applier: applier, journal: journal}
 	cleanup := &buildCleanup{builds: c.Builds, cluster: cluster, log: c.Log}
 	revoked := &revokedRunners{}

@@ -149,13 +149,13 @@ func openWith(t *testing.T, env *kubetest.Env, builds source.Builds, by ...clock
 	require.NoError(t, err)
 	p.config = source.Config{
 		Guard: egress.Guard{Allowed: gitserver.Guard.Allowed, Hosts: p.policy.FetchHosts},
-		REST:  env.Agent, Namespace: agent, Namespaces: only, Apps: engine, Decide: p.policy.Decide, Audit: p.audited.record,
+		REST:  env.Agent, Namespace: agent, Namespaces: only, Apps: engine, Audit: p.audited.record,
 		Manifests: sets{manifests.New(manifests.Config{
 			REST: env.Agent, Namespace: agent, Namespaces: only, Workloads: health.New(env.Agent, settling),
 		})},
 		Builds: builds, Leads: p.led, Render: command, Log: zerolog.New(zerolog.NewTestWriter(t)),
 	}
-	p.keeper = source.New(p.config)
+	p.keeper = source.New(p.policy.Decide, p.config)
 	for _, c := range by {
 		p.keeper.UseClock(c)
 	}
@@ -192,7 +192,7 @@ func turnOn(t *testing.T, env *kubetest.Env) {
 		cmd.Stdin = bytes.NewReader(manifest)
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, string(out))
-		k := source.New(source.Config{REST: env.Agent, Namespace: kubetest.AgentNamespace})
+		k := source.New(nil, source.Config{REST: env.Agent, Namespace: kubetest.AgentNamespace})
 		require.Eventually(t, func() bool {
 			_, err := k.List(t.Context(), "sources-on")
 			known := &problem.Error{}
@@ -401,7 +401,7 @@ func TestSource_DelayedDeleteSparesNewer(t *testing.T) {
 			return true
 		}
 		asked = true
-		p.keeper = source.New(p.config) // another replica
+		p.keeper = source.New(p.policy.Decide, p.config) // another replica
 		require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))
 		put()
 		p.keeper = mine

@@ -77,7 +77,7 @@ type answers func(*http.Request) (*http.Response, error)
 func (f answers) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func keeperOf(answer answers) *source.Keeper {
-	return source.New(source.Config{
+	return source.New(nil, source.Config{
 		REST:      &rest.Config{Host: "http://kubernetes.invalid", Transport: answer},
 		Namespace: "agent", Leads: func() bool { return true }, Log: zerolog.Nop(),
 	})

@@ -20,6 +20,7 @@ func functions() template.FuncMap {
 		"moment":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"sentence":  Sentence,
 		"printable": printable.Text,
+		"lines":     printable.Lines, // of any length
 		"quoted":    quoted,
 		"join":      strings.Join,
 		"count":     count,

@@ -39,7 +39,7 @@ type Agent struct {
 	CA      *CA
 	Address string
 	Log     zerolog.Logger
-	Policy  backend.Policy  // none when nil; it holds from the next Start
+	Policy  backend.Policy  // AllowAll unless changed; nil denies every call. From the next Start
 	Audit   backend.Auditor // none when nil; from the next Start
 	// Recorder may be nil; it holds from the next Start.
 	Recorder backend.Recorder
@@ -82,7 +82,7 @@ func newWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{},
 	t.Helper()
 	ca := NewCA(t)
 	cert := ca.Issue(t, credentials.AgentURI(TrustDomain, AgentID), ServerName, runnerapi.KubernetesServerName(ServerName))
-	a := &Agent{Backend: backend, CA: ca, Address: loopback() + ":0", Log: zerolog.Nop(), Drain: time.Second, t: t, changed: changed}
+	a := &Agent{Backend: backend, CA: ca, Address: loopback() + ":0", Log: zerolog.Nop(), Policy: AllowAll{}, Drain: time.Second, t: t, changed: changed}
 	config := transport.TLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &cert, nil },
 		Roots:       func() *x509.CertPool { return ca.Pool },
@@ -130,11 +130,11 @@ func (a *Agent) StartOn(ln net.Listener) {
 	// The handler is created before any client is admitted. That takes up to a second of processor
 	// time under the race detector, in which connected clients would wait.
 	b := a.Backend
-	handler := server.New(server.Config{
+	handler := server.New(a.Policy, server.Config{
 		Apps: b.Apps(), Sessions: b.Sessions(), Monitoring: b.Monitoring(), ConfigMaps: b.ConfigMaps(), Secrets: b.Secrets(), Namespaces: b.Namespaces(),
 		Cluster: b.Cluster(), Nodes: b.Nodes(), Events: b.Events(), Manifests: b.Manifests(), Routes: b.Routes(), Releases: b.Releases(), Builds: b.Builds(),
 		Sources: b.Sources(), Kubernetes: a.Kubernetes,
-		Journal: a.Backend.journal, Outcomes: a.Backend, Policy: a.Policy, Audit: a.Audit, Recorder: a.Recorder, Approvals: a.Approvals, Limits: a.Limits,
+		Journal: a.Backend.journal, Outcomes: a.Backend, Audit: a.Audit, Recorder: a.Recorder, Approvals: a.Approvals, Limits: a.Limits,
 		TrustDomain: TrustDomain, Version: "v0.0.0-fake", Log: a.Log,
 	})
 	go func() {

@@ -74,7 +74,7 @@ func TestApply_RefusesContentType(t *testing.T) {
 
 // The record names the objects and has nothing of their content.
 func TestApply_AuditsObjects(t *testing.T) {
-	agent, log := watched(t, nil)
+	agent, log := watched(t, runnertest.AllowAll{})
 	r := newRaw(t, agent)
 	r.do(http.MethodPost, applyWeb+"&prune=false", manifest("Secret", "s")+"stringData: {secret: "+marked+"}\n", "Content-Type", "application/yaml")
 	r.do(http.MethodPost, applyWeb+"&dryRun=true", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"spec":{"secret":"`+marked+`","key":"`+marked+`"}}`,

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -27,7 +26,7 @@ type approvals struct {
 func (a *approvals) Use(_ context.Context, r backend.ApprovalRequest) (runnerapi.Approval, bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	id := fmt.Sprintf("%s %s %s?%s %s", r.Runner, r.Method, r.Path, r.Query, r.Body)
+	id := string(r.Bytes)
 	if a.approved[id] {
 		delete(a.approved, id)
 		return a.waiting[id], true, nil
@@ -80,7 +79,7 @@ func TestApproval_AllowsOneCommand(t *testing.T) {
 	asked := kept.one(t, true)
 	assert.Contains(t, e.Fix, "pipeops-agent approve "+asked.ID)
 	assert.Equal(t, []string{runnertest.RunnerName, "put-app", web.Namespace, web.Name}, []string{asked.Runner, asked.Command, asked.Namespace, asked.Name})
-	assert.Contains(t, string(asked.Arguments), `"image":"a"`)
+	assert.Contains(t, string(asked.Request.Body), `"image":"a"`)
 	assert.Equal(t, 10*time.Minute, asked.Until.Sub(asked.Asked))
 	assert.Equal(t, e.RequestID, asked.RequestID)
 	_, err := c.Apps().Get(ctxFor(t), web)
@@ -116,7 +115,7 @@ func TestApproval_ShowsExecCommand(t *testing.T) {
 	}
 	_, err = exec()
 	assert.Equal(t, runnerapi.CodeApprovalRequired, codeOf(t, err))
-	assert.Equal(t, []string{"exit", "3"}, kept.one(t, true).Run)
+	assert.Equal(t, []string{"exit", "3"}, kept.one(t, true).Request.Query["command"])
 	code, err := exec()
 	require.NoError(t, err)
 	assert.Equal(t, 3, code)

@@ -128,7 +128,7 @@ const marked = "hunter2-is-secret"
 
 // The mark is sent wherever a secret may be, in calls that succeed and in calls that fail.
 func TestAudit_HidesSecrets(t *testing.T) {
-	agent, log := watched(t, nil)
+	agent, log := watched(t, runnertest.AllowAll{})
 	r := newRaw(t, agent)
 	r.do(http.MethodGet, "/v1/namespaces", "")
 	const app, secret = "/v1/namespaces/production/apps/web", "/v1/namespaces/production/secrets/web"
@@ -172,7 +172,7 @@ func TestAudit_HidesSecrets(t *testing.T) {
 }
 
 func TestAudit_Arguments(t *testing.T) {
-	agent, log := watched(t, nil)
+	agent, log := watched(t, runnertest.AllowAll{})
 	r := newRaw(t, agent)
 	r.do(http.MethodPut, "/v1/namespaces/production/apps/web?dryRun=true",
 		`{"image":"a/b:1","replicas":2,"env":[{"name":"A","value":"x"},{"name":"B","secret":{"name":"s","key":"k"}}],"envFrom":[{"secret":"web-env"}]}`,

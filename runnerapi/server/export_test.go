@@ -13,7 +13,7 @@ import (
 
 // Routes are all calls of the server, as "METHOD /path", in order.
 func Routes() []string {
-	router, _ := newRouter(Config{Log: zerolog.Nop()})
+	router, _ := newRouter(nil, Config{Log: zerolog.Nop()})
 	var routes []string
 	_ = chi.Walk(router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		if below, ok := strings.CutSuffix(route, "/*"); ok { // one call, with all methods

@@ -63,7 +63,7 @@ func serveWith(t *testing.T, agent *runnertest.Agent, apps backend.Apps, cert tl
 	done, b := make(chan error, 1), agent.Backend
 	go func() {
 		done <- transport.Serve(ctx, ln, transport.ServeConfig{
-			Handler: server.New(server.Config{
+			Handler: server.New(runnertest.AllowAll{}, server.Config{
 				Apps: apps, Secrets: b.Secrets(), Namespaces: b.Namespaces(), Cluster: b.Cluster(), TrustDomain: runnertest.TrustDomain, Log: log,
 			}),
 			TLS: transport.TLS(transport.TLSConfig{

@@ -79,13 +79,15 @@ func TestIdempotencyKey_RunsOnce(t *testing.T) {
 		if tc.other == "" {
 			continue
 		}
-		refused, body := r.do(tc.method, tc.path, tc.other, key...)
-		assert.Equal(t, http.StatusConflict, refused.StatusCode, tc.verb)
-		var e runnerapi.Error
-		require.NoError(t, json.Unmarshal(body, &e))
-		assert.Equal(t, runnerapi.CodeIdempotencyKeyReused, e.Code)
-		assert.Empty(t, refused.Header.Get("Operation-Id"))
-		assert.Equal(t, before+1, count(agent.Backend, tc.verb))
+		for path, body := range map[string]string{tc.path: tc.other, tc.path + "?dryRun=false": tc.body} {
+			refused, answer := r.do(tc.method, path, body, key...)
+			assert.Equal(t, http.StatusConflict, refused.StatusCode, "%s: %s", tc.verb, path)
+			var e runnerapi.Error
+			require.NoError(t, json.Unmarshal(answer, &e))
+			assert.Equal(t, runnerapi.CodeIdempotencyKeyReused, e.Code)
+			assert.Empty(t, refused.Header.Get("Operation-Id"))
+			assert.Equal(t, before+1, count(agent.Backend, tc.verb))
+		}
 	}
 }
 

@@ -44,9 +44,7 @@ func (s *calls) writeOptions(ctx context.Context, p params.Write) runnerapi.Writ
 		opts.Command = c.Name()
 		opts.Answered = func(ctx context.Context) (bool, error) { return s.commands.AnsweredElsewhere(ctx, c) }
 	}
-	if s.guard.Policy != nil {
-		opts.Admit = func(spec runnerapi.AppSpec) error { return s.guard.BringApp(ctx, spec) }
-	}
+	opts.Admit = func(spec runnerapi.AppSpec) error { return s.guard.BringApp(ctx, spec) }
 	return opts
 }
 

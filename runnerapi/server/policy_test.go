@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -75,6 +76,7 @@ func (a *asked) AuditRequired() bool { return a.audited }
 func (a *asked) Records(runnerapi.Intent) bool { return a.recorded }
 
 func (a *asked) Approval(runnerapi.Intent) time.Duration { return 0 }
+func (a *asked) ApprovesUnseen(runnerapi.Intent) bool    { return false }
 
 // Visible says of a namespace what Decide would.
 func (a *asked) Visible(runner, command, namespace string) bool {
@@ -264,11 +266,26 @@ func TestLogs_EndWithPolicy(t *testing.T) {
 func TestPolicy_EscapedNamespace(t *testing.T) {
 	for _, path := range []string{"/v1/namespaces/prod%75ction/apps", "/v1/namespaces/%70roduction/apps", "/v1/namespaces/production/apps"} {
 		p := newAsked(refuseAll)
-		h := server.New(server.Config{TrustDomain: runnertest.TrustDomain, Log: zerolog.Nop(), Policy: p})
+		h := server.New(p, server.Config{TrustDomain: runnertest.TrustDomain, Log: zerolog.Nop()})
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, verified(t, http.MethodGet, path))
 		assert.Equal(t, http.StatusForbidden, w.Code)
 		require.Len(t, p.all(), 1)
 		assert.Equal(t, "production", p.all()[0].Namespace, path)
+	}
+}
+
+// A server without a policy is a mistake of ours, and no call may get through because of it.
+func TestNew_DeniesWithoutPolicy(t *testing.T) {
+	b := runnertest.NewBackend()
+	h := server.New(nil, server.Config{Apps: b.Apps(), Cluster: b.Cluster(), Kubernetes: silentAPI{}, TrustDomain: runnertest.TrustDomain, Log: zerolog.Nop()})
+	for _, call := range runnerapi.Calls() {
+		if !strings.HasPrefix(call.Path, "/v1/") {
+			continue // health and the document, which anyone may read
+		}
+		path := strings.NewReplacer("{", "", "}", "", "*", "api").Replace(call.Path)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, verified(t, cmp.Or(call.Method, http.MethodGet), path))
+		assert.Equal(t, http.StatusForbidden, w.Code, "%s %s: %s", call.Method, path, w.Body)
 	}
 }

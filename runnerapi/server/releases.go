@@ -57,10 +57,8 @@ func (s *releaseCalls) routes() {
 // releaseOptions returns options with which the policy is asked about what a chart brings.
 func (s *releaseCalls) releaseOptions(ctx context.Context, p params.Write) runnerapi.ReleaseOptions {
 	opts := runnerapi.ReleaseOptions{WriteOptions: s.writeOptions(ctx, p)}
-	if s.guard.Policy != nil {
-		opts.AdmitObjects = func(objects []runnerapi.ObjectIntent) error {
-			return s.guard.Bring(ctx, func(i *runnerapi.Intent) { i.Objects = objects })
-		}
+	opts.AdmitObjects = func(objects []runnerapi.ObjectIntent) error {
+		return s.guard.Bring(ctx, func(i *runnerapi.Intent) { i.Objects = objects })
 	}
 	return opts
 }

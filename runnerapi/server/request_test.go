@@ -238,7 +238,7 @@ func TestWait_ReportsOwnWrite(t *testing.T) {
 }
 
 func TestHealth_NeedsNoCertificate(t *testing.T) {
-	h := server.New(server.Config{Version: "v1", Log: zerolog.Nop(), Ready: func(context.Context) error {
+	h := server.New(runnertest.AllowAll{}, server.Config{Version: "v1", Log: zerolog.Nop(), Ready: func(context.Context) error {
 		return fmt.Errorf("the tunnel is down")
 	}})
 	for path, status := range map[string]int{"/healthz": 200, "/readyz": 503, "/v1/apps": 401, "/openapi.json": 200, "/": 404} {
@@ -257,7 +257,7 @@ func TestHealth_NeedsNoCertificate(t *testing.T) {
 func TestRequest_TimesOut(t *testing.T) {
 	b := runnertest.NewBackend()
 	b.Intercept = func(ctx context.Context, _ runnertest.Call) error { <-ctx.Done(); return ctx.Err() }
-	h := server.New(server.Config{
+	h := server.New(runnertest.AllowAll{}, server.Config{
 		Apps: b.Apps(), Cluster: b.Cluster(), TrustDomain: runnertest.TrustDomain, CallTimeout: 50 * time.Millisecond, Log: zerolog.Nop(),
 	})
 	rec := httptest.NewRecorder()
@@ -270,7 +270,7 @@ func TestRequest_RecoversPanic(t *testing.T) {
 	b := runnertest.NewBackend()
 	b.Intercept = func(context.Context, runnertest.Call) error { panic("secret detail") }
 	var log strings.Builder
-	h := server.New(server.Config{Apps: b.Apps(), Cluster: b.Cluster(), TrustDomain: runnertest.TrustDomain, Log: zerolog.New(&log)})
+	h := server.New(runnertest.AllowAll{}, server.Config{Apps: b.Apps(), Cluster: b.Cluster(), TrustDomain: runnertest.TrustDomain, Log: zerolog.New(&log)})
 	for _, path := range []string{"/v1/cluster", appPath + "/logs"} {
 		rec := httptest.NewRecorder()
 		h.ServeHTTP(rec, verified(t, http.MethodGet, path))
@@ -283,7 +283,7 @@ func TestRequest_RecoversPanic(t *testing.T) {
 func TestRequest_LogsWithoutBody(t *testing.T) {
 	b := runnertest.NewBackend()
 	var log strings.Builder
-	h := server.New(server.Config{Secrets: b.Secrets(), TrustDomain: runnertest.TrustDomain, Log: zerolog.New(&log)})
+	h := server.New(runnertest.AllowAll{}, server.Config{Secrets: b.Secrets(), TrustDomain: runnertest.TrustDomain, Log: zerolog.New(&log)})
 	req := verified(t, http.MethodPut, "/v1/namespaces/production/secrets/s?dryRun=true")
 	req.Body, req.ContentLength = io.NopCloser(strings.NewReader(`{"data":{"a":"hunter2"}}`)), -1
 	req.Header.Set("Content-Type", "application/json")

@@ -126,7 +126,7 @@ func inMemory(t *testing.T, test func(t *testing.T, send func(request string) (*
 	identity := verified(t, http.MethodGet, "/").TLS
 	synctest.Test(t, func(t *testing.T) {
 		b := runnertest.NewBackend()
-		handler := server.New(server.Config{Apps: b.Apps(), Secrets: b.Secrets(), TrustDomain: runnertest.TrustDomain, Log: zerolog.Nop()})
+		handler := server.New(runnertest.AllowAll{}, server.Config{Apps: b.Apps(), Secrets: b.Secrets(), TrustDomain: runnertest.TrustDomain, Log: zerolog.Nop()})
 		ctx, stop := context.WithCancel(t.Context())
 		listener, done := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}, make(chan error, 1)
 		go func() {

@@ -52,8 +52,6 @@ type Config struct {
 	Journal  backend.Journal
 	Outcomes backend.Outcomes
 
-	// Policy decides about every call. Without one everything is allowed, which is for tests only.
-	Policy backend.Policy
 	// Audit stores what Runners did. Without one nothing is stored, which is for tests only.
 	Audit backend.Auditor
 	// Recorder records sessions where the policy demands it. Without one these are refused.
@@ -89,22 +87,23 @@ type server struct {
 
 // New returns the handler of the Runner API. Serve it on connections made with ServerTLS. A
 // client without a verified Runner certificate gets only the health calls and the OpenAPI document.
-func New(c Config) http.Handler {
-	router, _ := newRouter(c)
+// The policy decides about every other call; if it is nil, each of them is refused.
+func New(policy backend.Policy, c Config) http.Handler {
+	router, _ := newRouter(policy, c)
 	return router
 }
 
 // OpenAPI returns the OpenAPI 3.1 document of the Runner API.
 func OpenAPI(version string) ([]byte, error) {
-	_, api := newRouter(Config{Version: version, Log: zerolog.Nop()})
+	_, api := newRouter(nil, Config{Version: version, Log: zerolog.Nop()})
 	return document(api)
 }
 
-func newRouter(c Config) (chi.Router, huma.API) {
+func newRouter(policy backend.Policy, c Config) (chi.Router, huma.API) {
 	c.CallTimeout = cmp.Or(c.CallTimeout, runnerapi.DefaultCallTimeout)
 	l := c.Limits.WithDefaults()
 	s := &server{trustDomain: c.TrustDomain, observation: c.Observation, calls: limit.NewShares(l.Calls, l.CallsPerRunner), log: c.Log}
-	shared := newCalls(c, l)
+	shared := newCalls(backend.OrDeny(policy), c, l)
 	r := chi.NewRouter()
 	r.Use(kubernetes.ByName, request.BodyDeadline, problem.WithRequestID, s.observed, s.identify, s.logCalls, s.recoverPanics, middleware.GetHead)
 	r.NotFound(s.noRoute)
@@ -134,16 +133,16 @@ func newRouter(c Config) (chi.Router, huma.API) {
 	return r, shared.api
 }
 
-func newCalls(c Config, l transport.Limits) *calls {
+func newCalls(policy backend.Policy, c Config, l transport.Limits) *calls {
 	large := request.NewBodies(l.Bodies, l.BodiesPerRunner)
-	log := &audit.Log{Auditor: c.Audit, Policy: c.Policy, Logger: c.Log}
+	log := &audit.Log{Auditor: c.Audit, Policy: policy, Logger: c.Log}
 	return &calls{
 		timeout: c.CallTimeout, stall: l.Stall, bodies: large, log: c.Log,
 		commands: &once.Commands{Journal: c.Journal, Log: c.Log},
 		guard: &guard.Guard{
-			Policy: c.Policy, Approvals: c.Approvals, Journal: c.Journal, Records: c.Recorder != nil, Audit: log, Bodies: large, Log: c.Log,
+			Policy: policy, Approvals: c.Approvals, Journal: c.Journal, Records: c.Recorder != nil, Audit: log, Bodies: large, Log: c.Log,
 			Kubernetes: &kubernetes.API{
-				Cluster: c.Kubernetes, Policy: c.Policy, Audit: log, Bodies: large,
+				Cluster: c.Kubernetes, Policy: policy, Audit: log, Bodies: large,
 				Streams: limit.NewShares(l.Streams, l.StreamsPerRunner), Log: c.Log,
 			},
 		},

@@ -189,7 +189,7 @@ func TestConsole_InBrowser(t *testing.T) {
 	o.fill(admin)
 	s.look(t, b, "console-", map[string]string{
 		"fleet": "/", "fleet-wrong": "/?show=wrong", "fleet-nothing": "/?find=nowhere", "agent": "/agents/bakery", "agent-offline": "/agents/agent00100", "agent-audit": "/agents/bakery/audit", "agent-nodes": "/agents/bakery/nodes",
-		"enrolment": "/enrolment", "token-new": "/enrolment/new", "approve": "/agents/agent00200/approve?key=a1b2-c3d4-a1b2-c3d4", "deny": "/agents/agent00200/deny",
+		"enrolment": "/enrolment", "token-new": "/enrolment/new", "approve": "/agents/agent00200/approve", "deny": "/agents/agent00200/deny",
 		"runners": "/runners", "runner-new": "/runners/new", "hosts": "/hosts", "webhooks": "/webhooks", "webhook": "/webhooks/pager", "webhook-new": "/webhooks/new",
 		"announcements": "/announcements", "releases": "/releases", "ca": "/ca", "replicas": "/replicas", "operators": "/operators", "operator-new": "/operators/new", "audit": "/audit?verify=1",
 		"deploy": "/agents/bakery/deploy", "set-runner": "/operators/set-runner",

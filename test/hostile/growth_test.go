@@ -146,7 +146,7 @@ func (s *system) connect(t *testing.T, config *tls.Config) {
 	parts.Go(func() error { return tun.Run(ctx) })
 	parts.Go(func() error {
 		return transport.Serve(ctx, tun.Listener(), transport.ServeConfig{
-			Handler: server.New(server.Config{Cluster: backend.Cluster(), TrustDomain: datadir.DefaultTrustDomain, Log: zerolog.Nop()}),
+			Handler: server.New(runnertest.AllowAll{}, server.Config{Cluster: backend.Cluster(), TrustDomain: datadir.DefaultTrustDomain, Log: zerolog.Nop()}),
 			TLS: transport.TLS(transport.TLSConfig{
 				Certificate: func() (*tls.Certificate, error) { return &s.id.Certificate, nil },
 				Roots:       func() *x509.CertPool { return s.id.Roots }, TrustDomain: datadir.DefaultTrustDomain,

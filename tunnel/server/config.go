@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
-// Config configures a Server. Identify and a certificate are required.
+// Config configures a Server. Identify, a certificate, and Authorize or Admit are required.
 type Config struct {
 	// TLS holds the server's certificate and the agents' CA (ClientCAs), or a GetConfigForClient
 	// that returns both and may rotate them. A verified client certificate is always required,
@@ -22,13 +22,13 @@ type Config struct {
 	// Identify returns the agent's ID from a verified client certificate.
 	Identify func(tls.ConnectionState) (agentID string, err error)
 	// Authorize decides whether the agent may connect. It returns nil to admit it, ErrRevoked to
-	// refuse it for good, and any other error to refuse it for now. Nil admits every identified
-	// agent.
+	// refuse it for good, and any other error to refuse it for now. If it is nil,
+	// Admit decides alone.
 	Authorize func(ctx context.Context, agentID string) error
 	// Admit decides whether this replica of an authorized agent may connect, by its own statement.
 	// It returns nil to admit it, a *RefusalError to refuse it for good, and any other error to
-	// refuse it for now. It is called before the login takes anything over. Nil admits every
-	// replica.
+	// refuse it for now. It is called before the login takes anything over. If it is nil,
+	// Authorize decides alone.
 	Admit func(ctx context.Context, agentID string, login Login) error
 	// OnUp is called when the agent becomes reachable, and OnDown when none of its replicas is
 	// reachable any more. For one agent they are called in order and one at a time. A second

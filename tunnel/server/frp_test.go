@@ -251,6 +251,11 @@ func TestFRP_RefusesGarbage(t *testing.T) {
 	mustAsk(t, client, "hello")
 }
 
+func TestNew_NeedsAuthorizeOrAdmit(t *testing.T) {
+	_, err := server.New(server.Config{TLS: tunneltest.NewCA(t).Server(), Identify: tunneltest.Identify})
+	assert.ErrorContains(t, err, "Authorize")
+}
+
 // A missing CA must not mean the system's.
 func TestTunnelCertificate_NeedsCA(t *testing.T) {
 	cfg := tunneltest.NewCA(t).Server()

@@ -73,6 +73,9 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Authorize == nil && cfg.Admit == nil {
+		return nil, errors.New("tunnel server: no Authorize and no Admit; one of them must decide which agents may connect")
+	}
 	if cfg.Authorize == nil {
 		cfg.Authorize = func(context.Context, string) error { return nil }
 	}

@@ -18,7 +18,8 @@ func newApprovals() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approvals",
 		Short: "List the commands of Runners that wait for an approval",
-		Long: "List the commands that wait for an approval, and those that were approved and not sent again yet.\n\n" +
+		Long: "List the commands that wait for an approval, and those that were approved and not sent again yet.\n" +
+			"Below the table is the whole of each command, except that secret values are replaced by their length.\n\n" +
 			"A command waits if a rule of the policy with `approval` allows it.",
 		Args:    cobra.NoArgs,
 		Example: `  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent approvals`,
@@ -31,7 +32,10 @@ func newApprovals() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return out.Write(cmd.OutOrStdout(), all, func(w io.Writer) { approvalTable(w, all) })
+			if err := out.Write(cmd.OutOrStdout(), all, func(w io.Writer) { approvalTable(w, all) }); err != nil || !out.Table() {
+				return err
+			}
+			return approvalDetails(cmd.OutOrStdout(), all)
 		},
 	}
 	own.add(cmd)
@@ -59,7 +63,10 @@ func newApprove() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				cli.Say(cmd.OutOrStdout(), "approved until %s: Runner %s may do %s once", cli.Time(a.Until), a.Runner, approvedCommand(a))
+				cli.Say(cmd.OutOrStdout(), "approved until %s: Runner %s may do %s once", cli.Time(a.Until), a.By(), approvedCommand(a))
+				if err := approvalDetails(cmd.OutOrStdout(), []runnerapi.Approval{a}); err != nil {
+					return err
+				}
 			}
 			return nil
 		},
@@ -74,16 +81,22 @@ func approvedCommand(a runnerapi.Approval) string {
 }
 
 func approvalTable(w io.Writer, all []runnerapi.Approval) {
-	cli.Row(w, "ID", "ASKED", "UNTIL", "RUNNER", "COMMAND", "NAMESPACE", "NAME", "APPROVED", "WHAT")
+	cli.Row(w, "ID", "ASKED", "UNTIL", "RUNNER", "COMMAND", "NAMESPACE", "NAME", "APPROVED")
 	for _, a := range all {
 		approved := ""
 		if a.Approved != nil {
 			approved = cli.Time(*a.Approved)
 		}
-		what := string(a.Arguments)
-		if len(a.Run) > 0 {
-			what = strings.Join(a.Run, " ")
-		}
-		cli.Row(w, a.ID, cli.Time(a.Asked), cli.Time(a.Until), a.Runner, a.Command, a.Namespace, a.Name, approved, what)
+		cli.Row(w, a.ID, cli.Time(a.Asked), cli.Time(a.Until), a.By(), a.Command, a.Namespace, a.Name, approved)
 	}
+}
+
+// approvalDetails writes the whole of each request below the table.
+func approvalDetails(w io.Writer, all []runnerapi.Approval) error {
+	for _, a := range all {
+		if err := cli.Print(w, "\n"+a.ID+"\n  "+strings.Join(a.Request.Lines(), "\n  ")); err != nil {
+			return err
+		}
+	}
+	return nil
 }

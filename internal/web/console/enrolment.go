@@ -50,6 +50,22 @@ func (p *accessPages) enrolment(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
+// askApprove shows the key of the registration itself. One ID has one key, so the key that is shown
+// is the one that is approved.
+func askApprove(ctx context.Context, t operatorapi.Target, id string, _ url.Values) (web.Question, error) {
+	list, err := operatorapi.ListAgents.Do(ctx, t, operatorapi.ListAgentsInput{Limit: 1})
+	if err != nil {
+		return web.Question{}, err
+	}
+	text := "No registration with this ID waits. Open this page from the page Enrolment."
+	for _, e := range list.Waiting {
+		if e.ID == id {
+			text = "Compare the key with the one in the agent's log: " + controlapi.ShortPrint(e.Key) + ". Approve only if both are the same. The agent then joins the fleet."
+		}
+	}
+	return enrolmentQuestion(web.Question{Text: text, Button: "The keys are the same: approve", Command: web.CommandLine(program+" agent approve", id)}), nil
+}
+
 func newestFirst[T any](list []T) []T {
 	turned := make([]T, 0, len(list))
 	for i := range list {
@@ -66,12 +82,7 @@ func enrolmentQuestion(q web.Question) web.Question {
 var enrolmentChanges = map[string]change{
 	"/agents/{name}/approve": {
 		call: operatorapi.ApproveAgent.ID, title: "Approve {name}", page: enrolmentPath,
-		ask: func(name string, query url.Values) web.Question {
-			return enrolmentQuestion(web.Question{
-				Text:   "Compare the key with the one in the agent's log: " + query.Get("key") + ". Approve only if both are the same. The agent then joins the fleet.",
-				Button: "The keys are the same: approve", Command: web.CommandLine(program+" agent approve", name),
-			})
-		},
+		askOf: askApprove,
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
 			_, err := operatorapi.ApproveAgent.Do(ctx, t, operatorapi.AgentInput{Write: f.write(), Agent: f.name})
 			return outcome{to: enrolmentPath, done: "approve"}, err

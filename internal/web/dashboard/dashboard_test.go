@@ -318,9 +318,12 @@ func TestPause(t *testing.T) {
 
 func TestApprovalsPage(t *testing.T) {
 	r := newRig(t)
-	r.approvals.all = []runnerapi.Approval{{ID: "9f86", Runner: "ci", Command: "exec", Run: []string{"sh", "-c", "<b>"}, Asked: time.Now(), Until: time.Now().Add(time.Hour)}}
+	r.approvals.all = []runnerapi.Approval{{ID: "9f86", Runner: "ci", Command: "exec", Request: runnerapi.ApprovalView{Query: map[string][]string{"command": {"sh", "-c", "<b>" + strings.Repeat("x", 9000) + "end"}}, Unseen: "it is a session"}, Asked: time.Now(), Until: time.Now().Add(time.Hour)}}
 	assert.Contains(t, r.get("/", http.StatusOK), "1 command waits")
-	assert.Contains(t, r.get("/policy", http.StatusOK), "sh -c &lt;b&gt;")
+	shown := r.get("/policy", http.StatusOK)
+	for _, part := range []string{`query command: &#34;sh&#34; &#34;-c&#34; &#34;&lt;b&gt;x`, "xend&#34;", "NOT ALL IS SHOWN: it is a session"} {
+		assert.Contains(t, shown, part)
+	}
 	r.post("/approve", url.Values{"id": {"9f86"}}, http.StatusOK)
 	assert.Equal(t, "9f86", r.approvals.approved)
 }

@@ -18,9 +18,8 @@ type Approvals interface {
 // ApprovalRequest is a command that needs an approval.
 type ApprovalRequest struct {
 	runnerapi.Approval
-	// Method, Path, Query and Body are what was sent. They are compared and not stored.
-	Method, Path, Query string
-	Body                []byte
+	// Bytes are the whole command in its one form. They are compared and not stored.
+	Bytes []byte
 }
 
 // Auditor keeps the audit log.
@@ -51,9 +50,52 @@ type Policy interface {
 	// Approval returns how long a command waits for an approval by the cluster's owner; 0 if it
 	// needs none.
 	Approval(runnerapi.Intent) time.Duration
+	// ApprovesUnseen reports whether the owner approves commands that cannot be shown whole.
+	ApprovesUnseen(runnerapi.Intent) bool
 	// Visible reports whether a call over all namespaces may show a Runner what is in one.
 	Visible(runner, command, namespace string) bool
 }
+
+// OrDeny returns the policy, or one that denies everything if it is nil.
+func OrDeny(p Policy) Policy {
+	if p == nil {
+		return DenyAll{}
+	}
+	return p
+}
+
+// DenyAll is the policy of a server that was given none: it refuses every call.
+type DenyAll struct{}
+
+var _ Policy = DenyAll{}
+
+// Decide implements Policy.
+func (DenyAll) Decide(i runnerapi.Intent) error {
+	return runnerapi.PolicyDenied("report this", "this agent has no policy, so it does not allow %s", i.Command)
+}
+
+// Changed implements Policy.
+func (DenyAll) Changed() <-chan struct{} { return nil }
+
+// KubernetesGrant implements Policy.
+func (d DenyAll) KubernetesGrant(i runnerapi.Intent) (runnerapi.KubernetesGrant, error) {
+	return runnerapi.KubernetesGrant{}, d.Decide(i)
+}
+
+// AuditRequired implements Policy.
+func (DenyAll) AuditRequired() bool { return true }
+
+// Records implements Policy.
+func (DenyAll) Records(runnerapi.Intent) bool { return true }
+
+// Approval implements Policy.
+func (DenyAll) Approval(runnerapi.Intent) time.Duration { return 0 }
+
+// ApprovesUnseen implements Policy.
+func (DenyAll) ApprovesUnseen(runnerapi.Intent) bool { return false }
+
+// Visible implements Policy.
+func (DenyAll) Visible(_, _, _ string) bool { return false }
 
 // Recorder records exec sessions for the cluster's owner.
 type Recorder interface {

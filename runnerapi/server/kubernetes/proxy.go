@@ -192,17 +192,24 @@ func impersonated(out *http.Request, k *runnerapi.KubernetesRequest, target *url
 	out.Host = ""
 	out.URL.Scheme, out.URL.Host, out.URL.User = target.Scheme, target.Host, nil
 	out.URL.Path, out.URL.RawPath = strings.TrimSuffix(target.Path, "/")+k.Path, ""
-	for name := range out.Header {
-		if !passedHeaders[textproto.CanonicalMIMEHeaderKey(name)] {
-			delete(out.Header, name)
-		}
-	}
-	withoutBearer(out.Header)
+	out.Header = PassedHeaders(out.Header)
 	out.Header.Set(impersonateUser, k.Grant.As.User)
 	for _, group := range k.Grant.As.Groups {
 		out.Header.Add(impersonateGroup, group)
 	}
 	return out
+}
+
+// PassedHeaders returns those of a caller's headers that are forwarded.
+func PassedHeaders(h http.Header) http.Header {
+	passed := h.Clone()
+	for name := range passed {
+		if !passedHeaders[textproto.CanonicalMIMEHeaderKey(name)] {
+			delete(passed, name)
+		}
+	}
+	withoutBearer(passed)
+	return passed
 }
 
 // withoutBearer removes tokens from the protocols of a WebSocket.

@@ -30,16 +30,6 @@ type Note struct {
 	problem    error                        // the error that the caller got in another form
 }
 
-// NoteWith returns a copy of what is known about a call, with this body.
-func NoteWith(ctx context.Context, body []byte) Note {
-	var note Note
-	if n, ok := ctx.Value(auditKey{}).(*Note); ok {
-		note = *n
-	}
-	note.body = body
-	return note
-}
-
 // NoteBody records a call's body for the audit log.
 func NoteBody(ctx context.Context, body []byte) {
 	if n, ok := ctx.Value(auditKey{}).(*Note); ok {

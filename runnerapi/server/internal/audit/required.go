@@ -16,8 +16,11 @@ const auditWait = 5 * time.Second
 // only reads changes nothing, and is not held up.
 func (l *Log) KeepFirst(r *http.Request, call runnerapi.Call, i runnerapi.Intent) error {
 	note, ok := r.Context().Value(auditKey{}).(*Note)
-	if !ok || l.Policy == nil || i.Access == runnerapi.Reads || i.Discovers() || !l.Policy.AuditRequired() {
+	if i.Access == runnerapi.Reads || i.Discovers() || !l.Policy.AuditRequired() {
 		return nil
+	}
+	if !ok { // there is no audit log
+		return backend.AuditUnavailable()
 	}
 	record, _ := Record(r, call, note, 0, http.Header{}, nil)
 	record.Time, record.Outcome = time.Now().UTC(), runnerapi.AuditBegun

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -10,6 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/approval"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/request"
 )
@@ -26,9 +26,9 @@ func approvalPending(a runnerapi.Approval) *runnerapi.Error {
 }
 
 // approve lets a command pass that the owner has approved. done ends what holds its body in memory.
-func (g *Guard) approve(w http.ResponseWriter, r *http.Request, call runnerapi.Call, i *runnerapi.Intent, refusal error) (done func(), err error) {
+func (g *Guard) approve(w http.ResponseWriter, r *http.Request, i *runnerapi.Intent, refusal error) (done func(), err error) {
 	done = func() {}
-	within := g.Policy.Approval(*i)
+	within := g.policy().Approval(*i)
 	if g.Approvals == nil || within <= 0 {
 		return done, refusal
 	}
@@ -40,15 +40,27 @@ func (g *Guard) approve(w http.ResponseWriter, r *http.Request, call runnerapi.C
 		if body, err = io.ReadAll(r.Body); err != nil {
 			return done, err
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	a, approved, err := limitedApproval(r.Context(), g.Approvals, approvalRequest(r, call, *i, body, within))
+	command, err := approval.New(r, *i, body)
+	if err != nil {
+		return done, err
+	}
+	shown := command.View()
+	if shown.Unseen != "" && !g.policy().ApprovesUnseen(*i) {
+		return done, unseen(shown)
+	}
+	asked, err := approvalRequest(r.Context(), command, shown, within)
+	if err != nil {
+		return done, err
+	}
+	a, approved, err := limitedApproval(r.Context(), g.Approvals, asked)
 	switch {
 	case err != nil:
 		return done, err
 	case !approved:
 		return done, approvalPending(a)
 	}
+	command.Carry(r)
 	audit.NoteApproval(r.Context(), a.ID)
 	i.Approved = true
 	return done, g.decide(*i)
@@ -60,36 +72,20 @@ func limitedApproval(ctx context.Context, approvals backend.Approvals, asked bac
 	return approvals.Use(ctx, asked)
 }
 
-// approvalRequest describes the command for its owner as the audit log would. The owner also needs
-// the arguments of exec, which are not in the audit log.
-func approvalRequest(r *http.Request, call runnerapi.Call, i runnerapi.Intent, body []byte, within time.Duration) backend.ApprovalRequest {
-	about := audit.NoteWith(r.Context(), body)
-	record, _ := audit.Record(r, call, &about, 0, http.Header{}, nil)
-	now := time.Now().UTC()
-	a := backend.ApprovalRequest{
-		Approval: runnerapi.Approval{
-			Runner: i.Runner, Command: i.Command, Asked: now, Until: now.Add(within), RequestID: request.Caller(r.Context()).RequestID,
-			Arguments: audit.Arguments(call, r, &about, &record),
-		},
-		Method: r.Method, Path: r.URL.EscapedPath(), Query: r.URL.Query().Encode(), Body: body,
-	}
-	a.Namespace, a.Name = record.Namespace, record.Name
-	if call.ID == runnerapi.ExecCall {
-		a.Run = clipped(r.URL.Query()["command"])
-	}
-	return a
+// unseen returns the refusal of a command that the owner could not see whole.
+func unseen(v runnerapi.ApprovalView) *runnerapi.Error {
+	return runnerapi.PolicyDenied("send it in a form that can be shown, or have the owner of the cluster set approveUnseen in the rule",
+		"the customer's policy requires an approval by the owner of the cluster, who cannot be shown this command whole: %s", v.Unseen)
 }
 
-// maxRun bounds what is shown of a command line, in bytes.
-const maxRun = 4 << 10
-
-func clipped(words []string) (out []string) {
-	room := maxRun
-	for _, word := range words {
-		if room -= len(word); room < 0 {
-			return append(out, "…")
-		}
-		out = append(out, word)
-	}
-	return out
+func approvalRequest(ctx context.Context, command approval.Request, shown runnerapi.ApprovalView, within time.Duration) (backend.ApprovalRequest, error) {
+	now := time.Now().UTC()
+	text, err := command.Bytes()
+	return backend.ApprovalRequest{
+		Approval: runnerapi.Approval{
+			Runner: command.Runner, Operator: command.Operator, Command: command.Command, Namespace: command.Namespace, Name: command.Name,
+			RequestID: request.Caller(ctx).RequestID, Asked: now, Until: now.Add(within), Request: shown,
+		},
+		Bytes: text,
+	}, err
 }

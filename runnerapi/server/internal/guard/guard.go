@@ -42,7 +42,7 @@ func (g *Guard) Check(next http.Handler) http.Handler {
 		if err == nil {
 			if err = g.decide(intent); problem.Is(err, runnerapi.CodeApprovalRequired) {
 				var done func()
-				done, err = g.approve(w, r, call, &intent, err)
+				done, err = g.approve(w, r, &intent, err)
 				defer done()
 			}
 		}
@@ -54,7 +54,7 @@ func (g *Guard) Check(next http.Handler) http.Handler {
 			return
 		}
 		ctx = request.WithIntent(ctx, intent)
-		if intent.Access != runnerapi.Writes && g.Policy != nil {
+		if intent.Access != runnerapi.Writes {
 			var release func()
 			ctx, release = g.whileAllowed(ctx, intent)
 			defer release()
@@ -75,8 +75,8 @@ func (g *Guard) intend(w http.ResponseWriter, r *http.Request, c runnerapi.Call)
 	if c.Path == runnerapi.ApplyPath {
 		i.Namespace = request.ApplyTarget(r).Namespace
 	}
-	if c.ID == runnerapi.ExecCall && g.Policy != nil && g.Records {
-		i.Recorded = g.Policy.Records(i)
+	if c.ID == runnerapi.ExecCall && g.Records {
+		i.Recorded = g.policy().Records(i)
 	}
 	if c.ID == runnerapi.KubernetesCall {
 		return g.Kubernetes.Intend(w, r, i)
@@ -92,12 +92,10 @@ func (g *Guard) intend(w http.ResponseWriter, r *http.Request, c runnerapi.Call)
 	return i, nil
 }
 
-func (g *Guard) decide(i runnerapi.Intent) error {
-	if g.Policy == nil {
-		return nil
-	}
-	return g.Policy.Decide(i)
-}
+// policy returns the policy. A guard without one denies everything.
+func (g *Guard) policy() backend.Policy { return backend.OrDeny(g.Policy) }
+
+func (g *Guard) decide(i runnerapi.Intent) error { return g.policy().Decide(i) }
 
 // whileAllowed returns a context that ends when the policy does not allow any more what it allowed,
 // so that a stream does not outlive a change.
@@ -107,8 +105,8 @@ func (g *Guard) whileAllowed(ctx context.Context, i runnerapi.Intent) (context.C
 	go func() {
 		defer close(done)
 		for {
-			changed := g.Policy.Changed()
-			if err := g.Policy.Decide(i); err != nil {
+			changed := g.policy().Changed()
+			if err := g.decide(i); err != nil {
 				cancel(err)
 				return
 			}
@@ -128,8 +126,8 @@ func (g *Guard) whileAllowed(ctx context.Context, i runnerapi.Intent) (context.C
 // Bring asks the policy about what a command brings beside its path.
 func (g *Guard) Bring(ctx context.Context, add func(*runnerapi.Intent)) error {
 	intent, ok := request.Intent(ctx)
-	if !ok || g.Policy == nil {
-		return nil
+	if !ok {
+		return backend.DenyAll{}.Decide(intent) // Check did not see the call
 	}
 	about := intent.Namespace
 	add(&intent)

@@ -7,11 +7,11 @@ import (
 )
 
 // Seen returns those of an answer's items that are in namespaces that the policy lets the
-// caller see.
+// caller see. It returns none for a call that Check did not see.
 func Seen[T any](ctx context.Context, g *Guard, items []T, namespace func(T) string) []T {
 	intent, ok := request.Intent(ctx)
-	if !ok || g.Policy == nil {
-		return items
+	if !ok {
+		return []T{}
 	}
 	known := map[string]bool{"": true} // in none
 	kept := make([]T, 0, len(items))
@@ -19,7 +19,7 @@ func Seen[T any](ctx context.Context, g *Guard, items []T, namespace func(T) str
 		where := namespace(item)
 		visible, asked := known[where]
 		if !asked {
-			visible = g.Policy.Visible(intent.Runner, intent.Command, where)
+			visible = g.policy().Visible(intent.Runner, intent.Command, where)
 			known[where] = visible
 		}
 		if visible {

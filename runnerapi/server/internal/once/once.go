@@ -95,8 +95,14 @@ func claimOf(hc huma.Context) backend.Claim {
 		Caller: request.Caller(hc.Context()), Key: hc.Header("Idempotency-Key"), Command: hc.Operation().OperationID,
 		Target: runnerapi.Key{Namespace: hc.Param("namespace"), Name: hc.Param("name")}, Method: r.Method, Path: r.URL.Path,
 	}
+	query := r.URL.Query()
+	query.Del("wait") // how long the caller waits for the outcome
+	query.Del("generation")
+	if len(query) > 0 {
+		claim.Path += "?" + query.Encode()
+	}
 	if hc.Operation().OperationID == runnerapi.ApplyCall {
-		claim.Target, claim.Path = request.ApplyTarget(r), r.URL.Path+"?"+r.URL.RawQuery
+		claim.Target = request.ApplyTarget(r)
 	}
 	if claim.Key == "" {
 		claim.Key = uuid.NewString()

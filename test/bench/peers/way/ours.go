@@ -31,13 +31,15 @@ func oursRelay(ctx context.Context, at Place) {
 // edgeAndTunnel returns edge and tunnel server, joined as the control plane joins them. Runners
 // connect to their address.
 func edgeAndTunnel(ctx context.Context, at Place, runners string) (*server.Server, []func() error) {
-	tunnels := run.Must(server.New(server.Config{TLS: relayTLS(at.Dir), Identify: agentOf, Log: zerolog.Nop()}))
+	tunnels := run.Must(server.New(server.Config{TLS: relayTLS(at.Dir), Identify: agentOf, Authorize: everyAgent, Log: zerolog.Nop()}))
 	front := edge.New(edge.Config{Domain: domain, Handover: tunnels.Handover, Log: zerolog.Nop()})
 	return tunnels, []func() error{
 		func() error { return tunnels.Serve(ctx, listen(ctx, at.Tunnel)) },
 		func() error { return front.Serve(ctx, listen(ctx, runners)) },
 	}
 }
+
+func everyAgent(context.Context, string) error { return nil }
 
 func agentOf(state tls.ConnectionState) (string, error) {
 	for _, uri := range state.PeerCertificates[0].URIs {
