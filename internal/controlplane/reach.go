@@ -4,17 +4,17 @@ import (
 	"context"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
-// reachTogether is how many hosts are checked at a time.
-const reachTogether = 16
+// reachTogether is how many hosts are checked at the same time, and reachEach how many of one agent:
+// its Apps may be slow.
+const reachTogether, reachEach = 32, 4
 
 // reach finds out whether visitors of a host get its App's answer. Once they did, that holds until
 // another agent serves the host.
@@ -59,16 +59,12 @@ func (r *reach) of(agentID, host string) (state, reason string) {
 
 // Run checks hosts until the context ends.
 func (r *reach) Run(ctx context.Context) error {
+	workers := limit.NewWorkers(reachTogether, reachEach, r.wake.Raise)
+	defer workers.Wait()
 	for r.wake.Wait(ctx) {
-		var group errgroup.Group
-		group.SetLimit(reachTogether)
 		for host, agentID := range r.due() {
-			group.Go(func() error {
-				r.look(ctx, agentID, host)
-				return nil
-			})
+			workers.Try(agentID, host, func() { r.look(ctx, agentID, host) })
 		}
-		_ = group.Wait()
 	}
 	return nil
 }
@@ -81,7 +77,7 @@ func (r *reach) due() map[string]string {
 	for host, at := range r.known {
 		switch _, served := r.table.Lookup(host); {
 		case at.asked:
-			due[host], at.asked = at.agentID, false
+			due[host] = at.agentID
 		case !served:
 			delete(r.known, host)
 		}
@@ -89,7 +85,17 @@ func (r *reach) due() map[string]string {
 	return due
 }
 
+// asked notes that a host is being checked: who asks from now on has it checked again.
+func (r *reach) asked(host string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at := r.known[host]; at != nil {
+		at.asked = false
+	}
+}
+
 func (r *reach) look(ctx context.Context, agentID, host string) {
+	r.asked(host)
 	path, err := r.pathOf(ctx, agentID, host)
 	if err == nil {
 		err = r.check(ctx, host, path)

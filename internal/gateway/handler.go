@@ -207,7 +207,8 @@ func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Starting, nil)
 		return
 	}
-	route, found := h.routes.Load().find(hostOf(r), pathOf(r))
+	routes, host := h.routes.Load(), hostOf(r)
+	route, found := routes.find(host, pathOf(r))
 	leave, ok := h.requests.Enter(route.Host)
 	if !ok {
 		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Busy, nil)
@@ -220,7 +221,11 @@ func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 		return
 	}
 	w, body := gatewaywire.Duplex(w, r)
+	raw, _, _ := strings.Cut(gatewaywire.Target(in), "?")
 	switch {
+	case routes.ambiguous(host, pathOf(r), raw):
+		h.answer(w, r, http.StatusBadRequest, gatewaywire.Ambiguous, nil)
+		return
 	case !found:
 		h.answer(w, r, http.StatusNotFound, gatewaywire.NoRoute, nil)
 		return

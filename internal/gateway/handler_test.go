@@ -46,12 +46,15 @@ func start(t *testing.T, h *gateway.Handler) string {
 	return "http://" + ln.Addr().String()
 }
 
-// ask returns what a host and path answer, or why there is no answer.
-func ask(t *testing.T, url, host string) string {
+// ask returns what a host and path answer, or why there is no answer. The path is sent as it is.
+func ask(t *testing.T, url, host, path string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	require.NoError(t, err)
-	r.Host = host
+	r.Host, r.URL.Opaque = host, path
+	if strings.HasPrefix(path, "//") {
+		r.URL.Opaque, r.URL.Path = "", path
+	}
 	resp, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
 	defer func() { _ = resp.Body.Close() }()
@@ -61,6 +64,35 @@ func ask(t *testing.T, url, host string) string {
 		return word
 	}
 	return string(text)
+}
+
+// TestGateway_AmbiguousPath: a path that a Service may take for one that is not public, or is
+// another Service's, is refused. All others go on as they came.
+func TestGateway_AmbiguousPath(t *testing.T) {
+	h := gateway.NewHandler(nil, zerolog.Nop())
+	url := start(t, h)
+	h.Set([]gateway.Route{
+		{Host: "part.example.org", Path: "/public", PathType: "Prefix", Addresses: []string{backend(t, "public")}},
+		{Host: "two.example.org", Path: "/", PathType: "Prefix", Addresses: []string{backend(t, "public")}},
+		{Host: "two.example.org", Path: "/admin", PathType: "Prefix", Addresses: []string{backend(t, "admin")}},
+		{Host: "all.example.org", Path: "/", PathType: "Prefix", Addresses: []string{backend(t, "public")}},
+	})
+	for path, want := range map[string]string{
+		"/public/../admin": "ambiguous", "/public/%2e%2e/admin": "ambiguous", "/public/..%2fadmin": "ambiguous", "/public%2f..%2fadmin": "ambiguous",
+		"/public/..;/admin": "ambiguous", "/public/.%2e;x=1/admin": "ambiguous", `/public/..\admin`: "ambiguous", "/public/..%5Cadmin": "ambiguous",
+		"/public/%252e%252e/admin": "ambiguous", "/public/..%252fadmin": "ambiguous", "/public/a/../../admin": "ambiguous", "/public%2fadmin": "ambiguous",
+		"/public/": "public", "/public/a%2Fb": "public", "/public/a/../b": "public", "/publ%69c/a": "public", "/public/a;v=1": "public",
+		"/public//a": "public", "/public/100%25": "public", "/public/.well-known": "public",
+	} {
+		assert.Equal(t, want, ask(t, url, "part.example.org", path), path)
+		assert.Equal(t, "public", ask(t, url, "all.example.org", path), path)
+	}
+	for path, want := range map[string]string{
+		"/x/../admin": "ambiguous", "//admin": "ambiguous", "/%61dmin": "admin", "/admin;x/y": "ambiguous", `/\admin`: "ambiguous", "/x%2fadmin": "public",
+		"/admin/../x": "ambiguous", "/admin/a/../b": "admin", "/./admin": "ambiguous", "/x/./y": "public",
+	} {
+		assert.Equal(t, want, ask(t, url, "two.example.org", path), path)
+	}
 }
 
 // Paths match as the rules of an Ingress say.
@@ -84,10 +116,10 @@ func TestGateway_Routes(t *testing.T) {
 		{"any.example.org", "/wild/x", "wild"}, {"any.example.org", "/", gatewaywire.NoRoute}, {"a.any.example.org", "/wild", gatewaywire.NoRoute},
 		{"empty.example.org", "/", gatewaywire.NotReady}, {"127.0.0.1", "/", gatewaywire.NoRoute}, {"kubernetes.default.svc", "/", gatewaywire.NoRoute},
 	} {
-		assert.Equal(t, c.want, ask(t, url+c.path, c.host), c.host+c.path)
+		assert.Equal(t, c.want, ask(t, url, c.host, c.path), c.host+c.path)
 	}
 	h.Set(nil)
-	assert.Equal(t, gatewaywire.NoRoute, ask(t, url+"/", "www.example.org"), "they are withdrawn")
+	assert.Equal(t, gatewaywire.NoRoute, ask(t, url, "www.example.org", "/"), "they are withdrawn")
 }
 
 // A pod that has ended refuses connections until the cluster leads elsewhere.
@@ -115,7 +147,7 @@ func TestGateway_AnswerTimeout(t *testing.T) {
 	t.Cleanup(slow.Close)
 	h := gateway.NewHandler(nil, zerolog.Nop())
 	h.Set([]gateway.Route{{Host: "www.example.org", Path: "/", PathType: "Prefix", Addresses: []string{slow.Listener.Addr().String()}, Within: time.Second}})
-	assert.Equal(t, gatewaywire.TimedOut, ask(t, start(t, h), "www.example.org"))
+	assert.Equal(t, gatewaywire.TimedOut, ask(t, start(t, h), "www.example.org", "/"))
 }
 
 // net/http would panic where the connection is used again, and end the agent.

@@ -16,6 +16,7 @@ const HeaderFailed = "Pipeops-Failed"
 const (
 	Starting    = "starting"    // it is not known yet which routes there are
 	NoRoute     = "no-route"    // no route of the agent has this host and path
+	Ambiguous   = "ambiguous"   // servers read the path by different rules, and only some of these lead to a route
 	NotReady    = "not-ready"   // the Service has no pod that accepts connections
 	Unreachable = "unreachable" // the backend closed the connection, or answered nonsense
 	TimedOut    = "timed-out"   // the backend did not answer in time

@@ -12,6 +12,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 func address(n uint32) netip.Prefix {
@@ -203,6 +205,24 @@ func TestFairShares_LeaveRoom(t *testing.T) {
 	assert.Equal(t, map[string]int{"a": 1024, "b": 342, "c": 114}, counts)
 	_, ok := s.Enter("d")
 	assert.True(t, ok)
+}
+
+// TestWorkers_ShareByOwner: an owner whose work does not end keeps none of another's waiting.
+func TestWorkers_ShareByOwner(t *testing.T) {
+	done, hang := make(chan struct{}, 8), make(chan struct{})
+	w := NewWorkers(4, 2, func() { done <- struct{}{} })
+	assert.True(t, w.Try("slow", "1", func() { <-hang }))
+	assert.False(t, w.Try("slow", "1", func() {}), "it is being done")
+	assert.True(t, w.Try("slow", "2", func() { <-hang }))
+	assert.False(t, w.Try("slow", "3", func() {}), "its share is taken")
+	for range 3 {
+		assert.True(t, w.Try("other", "4", func() {}))
+		await.Receive(t, done, "the work of another")
+	}
+	close(hang)
+	w.Wait()
+	assert.True(t, w.Try("slow", "3", func() {}))
+	w.Wait()
 }
 
 func TestFailures_Wait(t *testing.T) {

@@ -44,6 +44,8 @@ var (
 		"Its body is malformed, or ended before it was complete.", "send the body as HTTP says (RFC 9112, sections 7 and 8)", 0}
 	noRoute = failure{http.StatusNotFound, gatewaywire.NoRoute, "Nothing is served here",
 		"The application is not published at this path.", "check the address", 0}
+	ambiguous = failure{http.StatusBadRequest, gatewaywire.Ambiguous, "The request cannot be read",
+		"Its path can be read in several ways, and the application is not published at each of them.", "send the path without .., double or encoded slashes, backslashes and semicolons", 0}
 	starting = failure{http.StatusServiceUnavailable, gatewaywire.Starting, "The application cannot be reached",
 		"A part of the way to it is starting.", "try again in a moment", 5 * time.Second}
 	offline = failure{http.StatusServiceUnavailable, "offline", "The application cannot be reached",
@@ -68,7 +70,7 @@ var (
 
 // agentFailures are the answers to what an agent says by itself.
 var agentFailures = map[string]failure{
-	gatewaywire.Starting: starting, gatewaywire.NoRoute: noRoute, gatewaywire.NotReady: notReady, gatewaywire.Unreachable: badGateway,
+	gatewaywire.Starting: starting, gatewaywire.NoRoute: noRoute, gatewaywire.Ambiguous: ambiguous, gatewaywire.NotReady: notReady, gatewaywire.Unreachable: badGateway,
 	gatewaywire.TimedOut: timedOut, gatewaywire.Busy: busy,
 }
 

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
@@ -72,7 +72,9 @@ const (
 	// a failed attempt is repeated: CAs limit how many may fail.
 	renewEvery            = 12 * time.Hour
 	firstRetry, lastRetry = time.Minute, 6 * time.Hour
-	keepTogether          = 4
+	// keepTogether is how many certificates are obtained at the same time, and keepEach how many of
+	// one agent: an order that fails may take minutes.
+	keepTogether, keepEach = 8, 2
 )
 
 // Keeper obtains the certificates of hosts before their first visitor comes, and renews them.
@@ -87,7 +89,7 @@ type Keeper struct {
 	Log      zerolog.Logger
 
 	wake  wake.Signal
-	known map[string]kept
+	known *certificates // nil until they are read
 }
 
 // Failures keeps why hosts have no new certificate.
@@ -99,6 +101,12 @@ type Failures interface {
 
 // maxReason bounds a reason: it has what a CA says.
 const maxReason = 300
+
+// certificates is what is known of hosts' certificates.
+type certificates struct {
+	mu sync.Mutex
+	by map[string]kept // by host
+}
 
 // kept is what is known of a host's certificate.
 type kept struct {
@@ -120,12 +128,14 @@ func (k *Keeper) Look() {
 // Run keeps certificates until the context ends. It should run in one process at a time.
 func (k *Keeper) Run(ctx context.Context) error {
 	k.known = nil // another process may have kept them meanwhile
+	workers := limit.NewWorkers(keepTogether, keepEach, k.wake.Raise)
+	defer workers.Wait()
 	for {
 		switch err := k.read(ctx); {
 		case err != nil:
 			k.Log.Error().Err(err).Msg("the failures of certificates could not be read; trying again")
 		case k.Table.Known():
-			k.pass(ctx)
+			k.pass(ctx, workers)
 		}
 		if !k.wake.WaitFor(ctx, keepEvery) {
 			return nil
@@ -144,47 +154,63 @@ func (k *Keeper) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.known = make(map[string]kept, len(list))
+	k.known = &certificates{by: make(map[string]kept, len(list))}
 	for _, f := range list {
-		k.known[f.Host] = kept{next: f.NextAt, failed: f.Failures}
+		k.known.by[f.Host] = kept{next: f.NextAt, failed: f.Failures}
 	}
 	return nil
 }
 
-func (k *Keeper) pass(ctx context.Context) {
-	now := time.Now()
-	var (
-		group errgroup.Group
-		mu    sync.Mutex
-	)
-	group.SetLimit(keepTogether)
-	still := map[string]kept{}
-	for _, host := range k.Table.Hosts() {
-		had := k.known[host]
-		if strings.HasPrefix(host, "*.") || k.Covered(host) {
+// pass begins to obtain the certificates that are missing or end soon, of each agent as many as its
+// share.
+func (k *Keeper) pass(ctx context.Context, workers *limit.Workers) {
+	now, served := time.Now(), map[string]bool{}
+	for _, name := range k.Table.Hosts() {
+		host, ok := k.Table.Lookup(name)
+		if !ok || strings.HasPrefix(name, "*.") || k.Covered(name) {
 			continue
 		}
-		mu.Lock()
-		still[host] = had
-		mu.Unlock()
+		served[name] = true
+		had := k.known.of(name)
 		if now.Before(had.next) || ctx.Err() != nil {
 			continue
 		}
-		group.Go(func() error {
-			got := k.try(ctx, host, had)
-			mu.Lock()
-			defer mu.Unlock()
-			still[host] = got
-			return nil
+		workers.Try(host.AgentID, name, func() {
+			got := k.try(ctx, name, had)
+			k.known.put(name, got)
 		})
 	}
-	_ = group.Wait()
-	for host, had := range k.known {
-		if _, there := still[host]; !there && had.failed > 0 {
-			k.forget(ctx, host)
+	for _, name := range k.known.gone(served) {
+		k.forget(ctx, name)
+	}
+}
+
+func (c *certificates) of(host string) kept {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.by[host]
+}
+
+func (c *certificates) put(host string, got kept) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.by[host] = got
+}
+
+// gone removes the hosts that are served no more, and returns those that have failures.
+func (c *certificates) gone(served map[string]bool) (failed []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for host, had := range c.by {
+		if served[host] {
+			continue
+		}
+		delete(c.by, host)
+		if had.failed > 0 {
+			failed = append(failed, host)
 		}
 	}
-	k.known = still
+	return failed
 }
 
 // forget removes the failures of a host. If that fails, the next leader does it.

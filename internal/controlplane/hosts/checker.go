@@ -4,20 +4,20 @@ import (
 	"context"
 	"time"
 
-	"github.com/rs/zerolog"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
+	"github.com/rs/zerolog"
 )
 
 const (
 	// checkEvery is how often the checker looks for claims that are due.
 	checkEvery = 5 * time.Second
-	// batch is how many claims are looked at before the next are read, and together how many at a
-	// time.
-	batch, together = 256, 16
-	storeTimeout    = 10 * time.Second
+	// batch is how many claims are read at once, together how many are looked at at the same time,
+	// and each how many of one agent: its DNS server may be slow.
+	batch, together, each = 256, 32, 4
+	storeTimeout          = 10 * time.Second
 )
 
 // Checker looks at the proofs of hosts when they are due.
@@ -46,63 +46,50 @@ func (c *Checker) Look() {
 
 // Run looks at claims until the context ends. It must run in one process at a time.
 func (c *Checker) Run(ctx context.Context) error {
+	workers := limit.NewWorkers(together, each, c.wake.Raise)
+	defer workers.Wait()
 	for {
-		more := true
-		for more && ctx.Err() == nil {
-			more = c.pass(ctx) == batch
-		}
+		c.pass(ctx, workers)
 		if !c.wake.WaitFor(ctx, checkEvery) {
 			return nil
 		}
 	}
 }
 
-// pass looks at the claims that are due, and returns how many it changed.
-func (c *Checker) pass(ctx context.Context) (changed int) {
+// pass begins to look at the claims that are due, of each agent as many as its share.
+func (c *Checker) pass(ctx context.Context, workers *limit.Workers) {
 	due, err := c.due(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
-			c.Log.Error().Err(err).Msg("cannot read the hosts whose proofs are due; trying again")
-		}
-		return 0
+	if err != nil && ctx.Err() == nil {
+		c.Log.Error().Err(err).Msg("cannot read the hosts whose proofs are due; trying again")
 	}
-	var group errgroup.Group
-	group.SetLimit(together)
-	ok := make([]bool, len(due))
-	for i, claim := range due {
-		group.Go(func() error {
-			ok[i] = c.check(ctx, claim)
-			return nil
+	for _, claim := range due {
+		workers.Try(claim.AgentID, claim.AgentID+" "+claim.Host, func() {
+			switch changed, err := c.check(ctx, claim); {
+			case err != nil:
+				retry.Wait(ctx, checkEvery) // it is still due
+			case changed && c.Changed != nil:
+				c.Changed()
+			}
 		})
 	}
-	_ = group.Wait()
-	for _, done := range ok {
-		if done {
-			changed++
-		}
-	}
-	if changed > 0 && c.Changed != nil {
-		c.Changed()
-	}
-	return changed
 }
 
 func (c *Checker) due(ctx context.Context) ([]store.HostClaim, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	return c.Store.DueClaims(ctx, c.Now(), batch)
+	return c.Store.DueClaims(ctx, c.Now(), batch, each)
 }
 
-// check looks at one claim and stores what it found. It reports whether that worked.
-func (c *Checker) check(ctx context.Context, claim store.HostClaim) bool {
+// check looks at one claim and stores what it found. It reports whether it has stored anything.
+func (c *Checker) check(ctx context.Context, claim store.HostClaim) (stored bool, err error) {
 	dns, err := c.ask(ctx, claim)
 	if ctx.Err() != nil {
-		return false
+		return false, nil
 	}
 	if err != nil {
 		c.Log.Warn().Err(err).Str("host", claim.Host).Str("agent", claim.AgentID).Msg("cannot check the proof of a host; trying again")
 	}
-	now, stored := claim, false
+	now := claim
 	limited, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	err = c.Store.Update(limited, func(tx *store.Tx) error {
@@ -123,12 +110,12 @@ func (c *Checker) check(ctx context.Context, claim store.HostClaim) bool {
 		if ctx.Err() == nil {
 			c.Log.Error().Err(err).Str("host", claim.Host).Msg("cannot store the proof of a host; trying again")
 		}
-		return false
+		return false, err
 	}
 	if claim.Proof != now.Proof || claim.LostAt.IsZero() != now.LostAt.IsZero() {
 		c.Log.Info().Str("host", claim.Host).Str("agent", claim.AgentID).Str("proof", now.Proof).Bool("lost", !now.LostAt.IsZero()).Msg("the proof of a host has changed")
 	}
-	return stored
+	return stored, nil
 }
 
 // unchanged reports whether the stored claim is still the one that was read. A claim that has

@@ -62,9 +62,13 @@ func (q hostTable) ClaimsBeside(ctx context.Context, agentID string) ([]HostClai
 		WHERE host IN (SELECT host FROM host_claims WHERE agent_id = $1) AND `+ofLiveAgents+` ORDER BY host, claimed_at, agent_id`, agentID)
 }
 
-// DueClaims lists claims that are to be looked at, the longest due first.
-func (q hostTable) DueClaims(ctx context.Context, now time.Time, limit int) ([]HostClaim, error) {
-	return all(ctx, q.q, scanClaim, `SELECT `+claimFields+` FROM host_claims WHERE next_at <= $1 AND `+ofLiveAgents+` ORDER BY next_at LIMIT $2`, micros(now), limit)
+// DueClaims lists claims that are to be looked at, the longest due first, and of one agent at most
+// each.
+func (q hostTable) DueClaims(ctx context.Context, now time.Time, limit, each int) ([]HostClaim, error) {
+	return all(ctx, q.q, scanClaim, `SELECT `+claimFields+` FROM (
+		SELECT `+claimFields+`, ROW_NUMBER() OVER (PARTITION BY agent_id ORDER BY next_at, host) AS turn
+		FROM host_claims WHERE next_at <= $1 AND `+ofLiveAgents+`) AS due
+		WHERE turn <= $2 ORDER BY next_at, agent_id, host LIMIT $3`, micros(now), each, limit)
 }
 
 // PutClaim inserts or changes a claim, and with it the revision of the agent's routes.

@@ -44,7 +44,8 @@ func TestHostClaims(t *testing.T) {
 			"to a host":   {func() ([]store.HostClaim, error) { return s.ClaimsTo(ctx, "b.example.com") }, []store.HostClaim{mine, theirs}},
 			"all":         {func() ([]store.HostClaim, error) { return s.Claims(ctx) }, []store.HostClaim{mine, theirs, other}},
 			"beside":      {func() ([]store.HostClaim, error) { return s.ClaimsBeside(ctx, "a1") }, []store.HostClaim{mine, theirs}},
-			"due":         {func() ([]store.HostClaim, error) { return s.DueClaims(ctx, noon.Add(time.Minute), 10) }, []store.HostClaim{theirs, other}},
+			"due":         {func() ([]store.HostClaim, error) { return s.DueClaims(ctx, noon.Add(time.Minute), 10, 2) }, []store.HostClaim{theirs, other}},
+			"its share":   {func() ([]store.HostClaim, error) { return s.DueClaims(ctx, noon.Add(time.Minute), 10, 1) }, []store.HostClaim{theirs}},
 		} {
 			got, err := list.got()
 			require.NoError(t, err, what)
@@ -55,7 +56,7 @@ func TestHostClaims(t *testing.T) {
 		require.NoError(t, s.Update(ctx, func(tx *store.Tx) error {
 			return tx.PutGrant(ctx, store.HostGrant{Host: "b.example.com", AgentID: "a1", GrantedAt: noon})
 		}))
-		due, err := s.DueClaims(ctx, noon, 10)
+		due, err := s.DueClaims(ctx, noon, 10, 10)
 		require.NoError(t, err)
 		assert.Len(t, due, 2, "a grant has all claims to its host looked at")
 		granted, err := s.GrantOf(ctx, "b.example.com")
