@@ -254,8 +254,8 @@ func bounded(routes []ingress.Route) (req controlapi.RoutesRequest, omitted []in
 	return req, omitted, nil
 }
 
-// inTurns returns the indices of routes: the first route of each namespace, then the second of each,
-// and so on.
+// inTurns returns the indices of routes: the first route of each namespace, then the second of
+// each, and so on.
 func inTurns(routes []ingress.Route) []int {
 	turn, turns := make([]int, len(routes)), map[string]int{}
 	order := make([]int, len(routes))

@@ -15,8 +15,8 @@ const (
 // Namespaces are ensured before anything is installed, in addition to those of the components.
 var Namespaces = []string{namespaceSystem, "production", "beta", namespaceMonitoring}
 
-// Chart is what upstream publishes, at the version that was tested. The digests of the charts' files
-// are in digests.yaml. A chart without a repository comes with this program.
+// Chart is what upstream publishes, at the version that was tested. The digests of the charts'
+// files are in digests.yaml. A chart without a repository comes with this program.
 type Chart struct {
 	Repository string `json:"repository,omitempty"`
 	Name       string `json:"name"`

@@ -32,7 +32,8 @@ func digestOf(chart Chart, values map[string]any) string {
 
 // ContentDigest returns the h1 hash (golang.org/x/mod/sumdb/dirhash) of the files that Helm reads
 // from a chart's archive. Two archives with the same files have the same digest, so that a mirror
-// may pack a chart again. The error is of an archive that Helm does not read, or that has a file twice.
+// may pack a chart again. The error is of an archive that Helm does not read, or that has a file
+// twice.
 func ContentDigest(packed []byte) (string, error) {
 	files, err := archive.LoadArchiveFiles(bytes.NewReader(packed))
 	if err != nil {

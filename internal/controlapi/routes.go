@@ -16,8 +16,8 @@ import (
 
 const pathRoutes = "/v1/agent/routes"
 
-// The limits of routes that an agent sends. An agent with more routes sends those of a fair share of
-// each namespace, and the number of those that it left out.
+// The limits of routes that an agent sends. An agent with more routes sends those of a fair share
+// of each namespace, and the number of those that it left out.
 const (
 	MaxRoutes = 1000
 	// MaxRoutesBytes bounds the encoded routes, so that the request is accepted.

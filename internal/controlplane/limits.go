@@ -124,10 +124,10 @@ const (
 	busyRetry = time.Second
 )
 
-// callLimits bounds the calls of the HTTPS API: by certificate for peers with one of ours, by address
-// for all others. Who has a replaced certificate of a name does not use up the share of its owner. An
-// address with too many failed authentications has to wait. Peers behind
-// the same address that can authenticate do not wait with it.
+// callLimits bounds the calls of the HTTPS API: by certificate for peers with one of ours, by
+// address for all others. Who has a replaced certificate of a name does not use up the share of its
+// owner. An address with too many failed authentications has to wait. Peers behind the same address
+// that can authenticate do not wait with it.
 type callLimits struct {
 	authn    *authn.Authenticator
 	shares   *limit.Shares

@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
-// reachTogether is how many hosts are checked at the same time, and reachEach how many of one agent:
-// its Apps may be slow.
+// reachTogether is how many hosts are checked at the same time, and reachEach how many of one
+// agent: its Apps may be slow.
 const reachTogether, reachEach = 32, 4
 
 // reach finds out whether visitors of a host get its App's answer. Once they did, that holds until

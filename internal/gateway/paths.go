@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// ambiguous reports whether a request would take another route if its path were read by another rule,
-// so that a Service could take it for a path that is not public. raw is the path as it was sent.
+// ambiguous reports whether a request would take another route if its path were read by another
+// rule, so that a Service could take it for a path that is not public. raw is the path as it was
+// sent.
 func (t table) ambiguous(host, decoded, raw string) bool {
 	if !strings.ContainsAny(raw, `%;\`) && !strings.Contains(raw, "//") && !strings.Contains(raw, "/.") {
 		return false

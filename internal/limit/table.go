@@ -7,10 +7,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// table remembers peers, such as networks: those with something open, and of the others at most max,
-// of which those that have been quiet longest go first. So strangers with many addresses
-// make it forget how often others came, and never make it grow.
-// Its users hold a lock.
+// table remembers peers, such as networks: those with something open, and of the others at most
+// max, of which those that have been quiet longest go first. So strangers with many addresses make
+// it forget how often others came, and never make it grow. Its users hold a lock.
 type table[K comparable] struct {
 	max   int
 	rate  rate.Limit

@@ -2,8 +2,8 @@ package limit
 
 import "sync"
 
-// Workers do pieces of work at the same time: of one owner at most a share, and each piece once at a
-// time. So an owner whose work is slow does not delay that of others.
+// Workers do pieces of work at the same time: of one owner at most a share, and each piece once at
+// a time. So an owner whose work is slow does not delay that of others.
 type Workers struct {
 	shares *Shares
 	done   func()

@@ -42,8 +42,8 @@ func FromEnvironment() Func {
 	}
 }
 
-// check returns what is wrong with the URL of a proxy. The error does not contain it, because it may
-// have a password.
+// check returns what is wrong with the URL of a proxy. The error does not contain it, because it
+// may have a password.
 func check(variable, value string) *Error {
 	if value == "" {
 		return nil

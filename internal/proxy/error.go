@@ -11,10 +11,11 @@ import (
 // Error is a proxy's failure. It contains no password.
 type Error struct {
 	Proxy string // its URL; empty if it is not known
-	// Variable is the malformed variable; empty if the variable that names the proxy is well-formed.
+	// Variable is the malformed variable; empty if the variable that names the proxy is
+	// well-formed.
 	Variable string
-	// Final reports that trying again is pointless: a variable is malformed, or the proxy wants other
-	// credentials.
+	// Final reports that trying again is pointless: a variable is malformed, or the proxy wants
+	// other credentials.
 	Final bool
 	Err   error
 	Fix   string

@@ -109,7 +109,8 @@ func TestDial_Failures(t *testing.T) {
 	assert.ErrorContains(t, err, "ftp")
 }
 
-// TestFromEnvironment_MalformedForOthers: a malformed variable stops no connection that needs no proxy.
+// TestFromEnvironment_MalformedForOthers: a malformed variable stops no connection that needs no
+// proxy.
 func TestFromEnvironment_MalformedForOthers(t *testing.T) {
 	t.Setenv("https_proxy", "htps://proxy")
 	t.Setenv("HTTP_PROXY", "proxy.example.com:3128")

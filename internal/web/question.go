@@ -12,7 +12,8 @@ import (
 // Question is what a page asks, once, before something changes: template "confirm".
 type Question struct {
 	Text string
-	// Command is the equivalent command line, as CommandLine returns it, and With the program it is for.
+	// Command is the equivalent command line, as CommandLine returns it, and With the program it is
+	// for.
 	Command, With  string
 	Button, Action string
 	Back, BackText string

@@ -86,8 +86,8 @@ type reached struct {
 	condition *runnerapi.Condition
 }
 
-// givenToAnother is why an App has no routes at another one's host. It does not name that one, which
-// may be of others.
+// givenToAnother is why an App has no routes at another one's host. It does not name that one,
+// which may be of others.
 const givenToAnother = "the host is given to another App; leave it out, or use a host of your own"
 
 // of returns how the gateway serves an App.

@@ -122,6 +122,6 @@ const (
 	refusalEvery = 10 * time.Second
 )
 
-// refusedAs is what a caller's refused calls count for: its certificate, which the name in it may no
-// longer be for, or else the name that a session or socket has proven.
+// refusedAs is what a caller's refused calls count for: its certificate, which the name in it may
+// no longer be for, or else the name that a session or socket has proven.
 func (c Caller) refusedAs() string { return cmp.Or(c.Certificate, c.Proven) }

@@ -77,8 +77,8 @@ func TestOperatorAPI_Roles(t *testing.T) {
 	}
 }
 
-// TestOperatorAPI_LimitsRefusals: who has a replaced certificate, or an open page, does not lock out
-// the operator whose name is in it.
+// TestOperatorAPI_LimitsRefusals: who has a replaced certificate, or an open page, does not lock
+// out the operator whose name is in it.
 func TestOperatorAPI_LimitsRefusals(t *testing.T) {
 	a := serve(t)
 	call := func(certificate string) int {
