@@ -216,6 +216,7 @@ func TestApproval_ShowsWholeRequest(t *testing.T) {
 		"environment":   {"PUT", shop + "apps/web", json, `{"image":"a","command":["sh","-c","evil"],"env":[{"name":"LD_PRELOAD","value":"/evil"}]}`, []string{`"evil"`, `"/evil"`}},
 		"Secret":        {"PUT", shop + "secrets/web", json, `{"data":{"a":"hunter2"}}`, []string{`"a":"(secret, 7 bytes)"`}},
 		"set":           {"POST", "/v1/apply?namespace=shop&set=web", "application/yaml", "kind: Secret\napiVersion: v1\nstringData: {a: hunter2}\n---\nkind: ConfigMap\napiVersion: v1\ndata: {a: evil}\n", []string{`"a":"(secret, 7 bytes)"`, `"a":"evil"`}},
+		"SecretList":    {"POST", "/v1/apply?namespace=shop&set=web", "application/yaml", "kind: SecretList\napiVersion: v1\nitems: [{metadata: {name: a}, stringData: {a: hunter2}}]\n", []string{`"a":"(secret, 7 bytes)"`}},
 		"no Secret":     {"POST", "/v1/apply?namespace=shop&set=web", "application/yaml", "kind: Secret\napiVersion: evil.example.com/v1\nstringData: {a: evil}\n", []string{`"a":"evil"`}},
 		"Secret's API":  {"POST", "/v1/kubernetes/api/v1/namespaces/shop/secrets", json, `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"hunter2"}},"data":{"a":"hunter2"}}`, []string{`"a":"(secret, 7 bytes)"`}},
 		"JSON patch":    {"PATCH", "/v1/kubernetes/api/v1/namespaces/shop/secrets/web", "application/json-patch+json", `[{"op":"add","path":"/data/a","value":"hunter2"}]`, []string{"/data/a"}},

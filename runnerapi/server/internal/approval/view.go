@@ -189,7 +189,7 @@ func (a Request) hide(v any) {
 	if !ok {
 		return
 	}
-	if items, ok := object["items"].([]any); ok && object["kind"] == "List" {
+	if items, isList := decode.Items(object); isList {
 		a.hide(items)
 	}
 	ofSecret := object["kind"] == "Secret" && object["apiVersion"] == "v1"
