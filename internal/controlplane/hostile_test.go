@@ -150,9 +150,9 @@ func TestCallLimits_FailuresByAddress(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, ask("192.0.2.7:4", nil).StatusCode, "it may try again")
 }
 
-// TestCallLimits_SharesByCertificate: an agent that has all its calls under way gets no more, and
+// TestCallLimits_SharesByName: an agent that has all its calls under way gets no more, and
 // others get theirs: other agents, and the same one with a newer certificate.
-func TestCallLimits_SharesByCertificate(t *testing.T) {
+func TestCallLimits_SharesByName(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	one, other := p.registered("one"), p.registered("other")
