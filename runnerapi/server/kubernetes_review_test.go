@@ -39,7 +39,8 @@ func underRules(t *testing.T, rules string) (*raw, *apiServer) {
 	return newRaw(t, agent), api
 }
 
-// TestKubernetesAPI_RefusesExternalIPs sends a Service in every form in which the API server takes one.
+// TestKubernetesAPI_RefusesExternalIPs sends a Service in every form in which the API server takes
+// one.
 func TestKubernetesAPI_RefusesExternalIPs(t *testing.T) {
 	r, api := underRules(t, reviewRules)
 	const path = "/v1/kubernetes/api/v1/namespaces/shop/services"

@@ -53,7 +53,8 @@ const withKubernetes = `rules:
 `
 
 // TestKubernetesAPI_HostileRunner has a Runner that the owner of the cluster let edit one
-// namespace, which enforces the baseline of pod security as docs/concepts/security.md has him do.
+// namespace, which enforces the baseline of pod security as docs/contributing/attacks.md has him
+// do.
 func TestKubernetesAPI_HostileRunner(t *testing.T) {
 	setPolicy(t, withKubernetes)
 	for _, args := range [][]string{
@@ -72,7 +73,7 @@ func TestKubernetesAPI_HostileRunner(t *testing.T) {
 			require.Equal(t, http.StatusOK, got.status, "%s: %v", path, got)
 		}
 	})
-	s.except = "Secret " + production + "/" + canaryName // edit reads it: docs/concepts/security.md says so
+	s.except = "Secret " + production + "/" + canaryName // edit reads it: docs/contributing/attacks.md says so
 	var attempts []attempt
 	for _, k := range kubernetesRequests() {
 		attempts = append(attempts, attempt{name: k.name, tries: k.tries, do: k.send(), want: k.want, within: k.within})
