@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	securityDoc = "concepts/security.md"
+	attacksDoc = "contributing/attacks.md"
 	// What is claimed stands between these headings, in tables alone.
 	claimsBegin, claimsEnd = "\n## What stops them\n", "\n## What does not\n"
 	// testColumn is the head of the last column of such a table.
@@ -26,12 +26,12 @@ var quoted = regexp.MustCompile("`([^`]+)`")
 // namedTest is a test as the document names it, from the repository's root.
 var namedTest = regexp.MustCompile(`^([a-z0-9][a-z0-9/]*)/((?:Test|Fuzz)[A-Za-z0-9_]+)$`)
 
-// TestSecurityPage_ClaimsHaveTests fails if a claim names no test, or one that does not exist.
+// TestAttacksPage_ClaimsHaveTests fails if a claim names no test, or one that does not exist.
 // People judge whether the test shows the claim.
-func TestSecurityPage_ClaimsHaveTests(t *testing.T) {
-	_, text, found := strings.Cut(read(t, securityDoc), claimsBegin)
+func TestAttacksPage_ClaimsHaveTests(t *testing.T) {
+	_, text, found := strings.Cut(read(t, attacksDoc), claimsBegin)
 	text, _, ended := strings.Cut(text, claimsEnd)
-	require.True(t, found && ended, "%s lacks %q or %q", securityDoc, claimsBegin, claimsEnd)
+	require.True(t, found && ended, "%s lacks %q or %q", attacksDoc, claimsBegin, claimsEnd)
 	there := map[string]map[string]bool{} // tests by folder
 	row, claims := 0, 0                   // row of a table: its head, the line below it, and then what is claimed
 	for line := range strings.Lines(text) {

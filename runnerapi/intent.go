@@ -46,6 +46,9 @@ type ObjectIntent struct {
 	// Hosts are the names under which the object would be reachable from outside. They may be
 	// wildcards; "*" stands for all names that no other object has.
 	Hosts []NameIntent
+	// Outside are ways by which the object would be reached from outside without a host that can
+	// be checked: "LoadBalancer", "NodePort", a port of the node, or a kind that routes.
+	Outside []NameIntent
 	// Public is the field by which an App asks for a host below the gateway's domain; empty if it
 	// does not.
 	Public string

@@ -59,6 +59,8 @@ func (a Agent) Check(u *unstructured.Unstructured) error {
 		}
 	case kind == "Secret" && text(u, "type") == "kubernetes.io/service-account-token":
 		return never("a token of a ServiceAccount is an identity")
+	case kind == "Service" && given(u, "spec", ExternalIPs):
+		return never("with spec.externalIPs a Service takes traffic to addresses of others (CVE-2020-8554)")
 	case kind == "Node" || kind == "Event" || kind == "Event.events.k8s.io" || kind == "Binding":
 		return never("it is no manifest of an application")
 	case group == "rbac.authorization.k8s.io":
@@ -108,6 +110,16 @@ func own(domain string) bool {
 
 func never(reason string) error {
 	return problem.Errorf(problem.Forbidden, "leave it out: the owner of the cluster can apply it with kubectl", "the agent applies no such object: %s", reason)
+}
+
+// ExternalIPs is the field of a Service's spec that no Runner may set.
+const ExternalIPs = "externalIPs"
+
+// given reports whether a field has a value that is not an empty list.
+func given(u *unstructured.Unstructured, fields ...string) bool {
+	value, found, err := unstructured.NestedFieldNoCopy(u.Object, fields...)
+	list, ok := value.([]any)
+	return err == nil && found && value != nil && (!ok || len(list) > 0)
 }
 
 func text(u *unstructured.Unstructured, fields ...string) string {

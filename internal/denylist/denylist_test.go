@@ -58,6 +58,7 @@ func TestCheck(t *testing.T) {
 		"{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {name: a}}":                       "is an identity",
 		"{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, metadata: {name: a}}":                                  "is an identity",
 		"{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: a}}":                   "is an identity",
+		"{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {externalIPs: [192.0.2.1]}}":                           "CVE-2020-8554",
 		"{apiVersion: pipeops.io/v1alpha1, kind: App, metadata: {name: a}}":                                                "agent's own",
 		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.pipeops.io}}":         "lives by",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}":                                                 "belongs to Kubernetes",

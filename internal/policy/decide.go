@@ -221,6 +221,11 @@ func (r ruling) brought(o runnerapi.ObjectIntent) error {
 			return err
 		}
 	}
+	for _, way := range o.Outside {
+		if err := r.outside(way); err != nil {
+			return err
+		}
+	}
 	return r.public(o)
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/policy/input"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -135,6 +136,9 @@ func (r ruling) kubernetes(i runnerapi.Intent) error {
 	if refused := r.Kubernetes.impersonates(k.Impersonate); refused != "" {
 		return r.refuse("", "kubernetes.impersonate", "does not allow to impersonate %s", refused)
 	}
+	if err := r.routing(k); err != nil {
+		return err
+	}
 	now := r.grant(k)
 	switch {
 	case k.Grant.As.User != "" && !k.Grant.As.Equal(now.As):
@@ -150,6 +154,17 @@ func (r ruling) kubernetes(i runnerapi.Intent) error {
 		return r.refuse("", "kubernetes.readOnly", "allows reading only, and not to %s %s", k.Verb, what(k))
 	}
 	return nil
+}
+
+// routing checks writes of resources that let something be reached from outside. A patch does not
+// tell what the object becomes, so a rule that bounds hosts allows no write of them.
+func (r ruling) routing(k *runnerapi.KubernetesRequest) error {
+	writes := k.Verb == "create" || k.Verb == "update" || k.Verb == "patch"
+	service := k.Group == "" && k.Resource == "services"
+	if !writes || k.Connects() || k.Reads() || !service && !input.Routes(k.Group, k.Resource) {
+		return nil
+	}
+	return r.outside(runnerapi.NameIntent{Name: what(k) + ", which the Kubernetes API writes"})
 }
 
 // through describes how a request that does not name the agent's namespace reaches it.

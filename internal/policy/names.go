@@ -93,6 +93,17 @@ func (r ruling) host(h runnerapi.NameIntent) error {
 	return r.refuse(h.Field, "hosts", "allows the hosts %s, not %s", orNone(r.Hosts, "(none)"), spoken(h.Name))
 }
 
+// outside checks a way by which something is reached from outside without a host.
+func (r ruling) outside(way runnerapi.NameIntent) error {
+	switch {
+	case r.Public != nil && !*r.Public:
+		return r.refuse(way.Field, "public", "allows nothing that is reached from outside, so not %.253s", way.Name)
+	case r.Hosts == nil || likeAny(r.Hosts, anything):
+		return nil
+	}
+	return r.refuse(way.Field, "hosts", "allows the hosts %s, and the agent cannot check which hosts lead to %.253s", orNone(r.Hosts, "(none)"), way.Name)
+}
+
 // spoken returns a host for display.
 func spoken(host string) string {
 	if host == anything {

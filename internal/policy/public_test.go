@@ -61,6 +61,45 @@ func TestPolicy_PublicHosts(t *testing.T) {
 	assert.ErrorContains(t, err, "takes no images, hosts, public")
 }
 
+// TestPolicy_OutsideWithoutHost expects the same of every way in that names no host, by an object
+// and by a write through the Kubernetes API.
+func TestPolicy_OutsideWithoutHost(t *testing.T) {
+	const rule = `rules: [{name: r, commands: ["*", apply-manifests, put-release, rollback-release, kubernetes-api], kinds: ["*"], kubernetes: {user: dev}`
+	ways := map[string]runnerapi.Intent{}
+	for _, command := range []string{"apply-manifests", "put-release", "rollback-release"} {
+		i := intent("ci", command, "shop")
+		i.Objects = []runnerapi.ObjectIntent{{Kind: "Service", Name: "web", Outside: []runnerapi.NameIntent{{Field: "spec.type", Name: "LoadBalancer"}}}}
+		ways[command] = i
+	}
+	for _, resource := range []string{"services", "services/status", "ingressroutes"} {
+		for _, verb := range []string{"create", "update", "patch"} {
+			ways[verb+" "+resource] = request("ci", "shop", verb, resource)
+		}
+	}
+	for more, refused := range map[string]string{
+		"":                                   "",
+		`, hosts: ["*"]`:                     "",
+		", public: true":                     "",
+		", public: true, hosts: [a.example]": "allows the hosts a.example, and the agent cannot check",
+		", hosts: []":                        "allows the hosts (none), and the agent cannot check",
+		`, hosts: ["*.example"]`:             "cannot check which hosts lead to",
+		`, public: false, hosts: ["*"]`:      "allows nothing that is reached from outside, so not",
+	} {
+		p := load(t, rule+more+"}]")
+		for what, i := range ways {
+			if refused == "" {
+				assert.NoError(t, p.Decide(i), "%s of %s", more, what)
+			} else {
+				assert.Contains(t, refusal(t, p.Decide(i)).Detail, refused, "%s of %s", more, what)
+			}
+		}
+		for _, verb := range []string{"get", "delete"} {
+			assert.NoError(t, p.Decide(request("ci", "shop", verb, "services")), "%s: %s", more, verb)
+		}
+		assert.NoError(t, p.Decide(request("ci", "shop", "patch", "deployments")), more)
+	}
+}
+
 // TestPolicy_DeniesPublic has a switch that works even if the policy is invalid elsewhere.
 func TestPolicy_DeniesPublic(t *testing.T) {
 	p := policy.New("a test")

@@ -18,36 +18,39 @@ type Recorder struct {
 	now   func() time.Time
 
 	mu   sync.Mutex
-	open int // sessions that are recorded now
+	open map[string]int // sessions that are recorded now, by the digest of their Runner
 }
 
 var _ backend.Recorder = (*Recorder)(nil)
 
 // New returns a recorder that keeps recordings in that store.
-func New(store Store) *Recorder { return &Recorder{store: store, now: time.Now} }
+func New(store Store) *Recorder {
+	return &Recorder{store: store, now: time.Now, open: map[string]int{}}
+}
 
 // Begin implements backend.Recorder.
 func (r *Recorder) Begin(ctx context.Context, s backend.Session) (backend.Recording, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	open, ok := r.enter()
-	if !ok {
-		return nil, fmt.Errorf("the agent records %d sessions already, which is as many as it can", maxOpen)
-	}
-	recording, err := r.begin(ctx, s, open)
+	runner := digest(s.Runner)
+	wanted, err := r.enter(runner)
 	if err != nil {
-		r.leave()
+		return nil, err
+	}
+	recording, err := r.begin(ctx, s, wanted)
+	if err != nil {
+		r.leave(runner)
 		return nil, err
 	}
 	return recording, nil
 }
 
-func (r *Recorder) begin(ctx context.Context, s backend.Session, open int) (*recording, error) {
-	if err := r.makeRoom(ctx, open); err != nil {
+func (r *Recorder) begin(ctx context.Context, s backend.Session, wanted *space) (*recording, error) {
+	if err := r.makeRoom(ctx, wanted); err != nil {
 		return nil, err
 	}
 	at := r.now()
-	id := newID(at)
+	id := newID(at, s.Runner)
 	text, err := newHeader(id, at, s)
 	if err != nil {
 		return nil, err
@@ -58,50 +61,64 @@ func (r *Recorder) begin(ctx context.Context, s backend.Session, open int) (*rec
 	return newRecording(r, id, at, len(text), s.TTY), nil
 }
 
-// enter takes one of the places for open sessions and returns how many are taken.
-func (r *Recorder) enter() (open int, ok bool) {
+// enter takes one of the places for open sessions. It returns the space that all open sessions may
+// still need.
+func (r *Recorder) enter(runner string) (*space, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.open >= maxOpen {
-		return 0, false
+	all := 0
+	for _, n := range r.open {
+		all += n
 	}
-	r.open++
-	return r.open, true
+	switch {
+	case all >= maxOpen:
+		return nil, fmt.Errorf("the agent records %d sessions already, which is as many as it can", maxOpen)
+	case r.open[runner] >= maxOpenOfRunner:
+		return nil, fmt.Errorf("the agent records %d sessions of this Runner already, which is its share", maxOpenOfRunner)
+	}
+	r.open[runner]++
+	wanted := newSpace(runner)
+	for of, n := range r.open {
+		wanted.add(of, int64(n)*MaxSession, 0)
+	}
+	wanted.add(runner, 0, maxParts)
+	return wanted, nil
 }
 
-func (r *Recorder) leave() {
+func (r *Recorder) leave(runner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.open--
+	if r.open[runner]--; r.open[runner] == 0 {
+		delete(r.open, runner)
+	}
 }
 
-// makeRoom removes the oldest recordings, until there is room for what open sessions may still
-// record.
-func (r *Recorder) makeRoom(ctx context.Context, open int) error {
+// makeRoom removes recordings, oldest first, until the Runner's share has room for what open
+// sessions may still record. It removes none of a Runner that has less than this one.
+func (r *Recorder) makeRoom(ctx context.Context, used *space) error {
 	all, err := r.store.List(ctx)
 	if err != nil {
 		return fmt.Errorf("list the recordings in %s: %w", r.store, err)
 	}
-	bytes, parts := int64(open)*MaxSession, maxParts
+	removable := map[string][]Entry{}
 	for _, e := range all {
-		bytes += e.Bytes
-		parts += e.Parts
+		of := owner(e.ID)
+		used.add(of, e.Bytes, e.Parts)
+		if r.now().Sub(begun(e.ID)) >= KeepAtLeast {
+			removable[of] = append(removable[of], e)
+		}
 	}
-	for _, e := range all {
-		if bytes <= MaxTotal && parts <= MaxTotalParts {
-			return nil
+	for !used.fits() {
+		of, found := used.largest(removable)
+		if !found {
+			return fmt.Errorf("the recordings of the last %s leave no room for another one of this Runner in %s", KeepAtLeast, r.store)
 		}
-		if r.now().Sub(begun(e.ID)) < KeepAtLeast {
-			break
-		}
-		if err := r.store.Delete(ctx, e.ID); err != nil {
+		oldest := removable[of][0]
+		if err := r.store.Delete(ctx, oldest.ID); err != nil {
 			return fmt.Errorf("remove the oldest recording: %w", err)
 		}
-		bytes -= e.Bytes
-		parts -= e.Parts
-	}
-	if bytes > MaxTotal || parts > MaxTotalParts {
-		return fmt.Errorf("the recordings of the last %s leave no room for another one in %s", KeepAtLeast, r.store)
+		removable[of] = removable[of][1:]
+		used.add(of, -oldest.Bytes, -oldest.Parts)
 	}
 	return nil
 }

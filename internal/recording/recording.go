@@ -9,6 +9,7 @@ package recording
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
 	"strings"
@@ -26,6 +27,8 @@ const (
 	maxParts = 512
 	// maxOpen is how many sessions one replica records at a time.
 	maxOpen = 16
+	// maxOpenOfRunner is how many of them one Runner may have.
+	maxOpenOfRunner = 8
 
 	// MaxTotal is how much is stored of all sessions together, in bytes.
 	MaxTotal = 64 << 20
@@ -70,16 +73,30 @@ func (e *Entry) Add(part int, bytes int64) {
 
 const (
 	idTime   = "20060102t150405"
-	idRandom = 8 // bytes
+	idOwner  = 4 // bytes
+	idRandom = 4 // bytes
 )
 
 var idForm = regexp.MustCompile(`^[0-9]{8}t[0-9]{6}-[0-9a-f]{16}$`)
 
-// newID returns the ID of a recording that begins now. IDs sort by time.
-func newID(now time.Time) string {
+// newID returns the ID of a Runner's recording that begins now. IDs sort by time, and have a digest
+// of the Runner's name, so that a list of recordings shows whose share each counts for.
+func newID(now time.Time, runner string) string {
 	random := make([]byte, idRandom)
 	_, _ = rand.Read(random) // it never fails
-	return now.UTC().Format(idTime) + "-" + hex.EncodeToString(random)
+	return now.UTC().Format(idTime) + "-" + digest(runner) + hex.EncodeToString(random)
+}
+
+// digest returns the part of an ID that is the same for all recordings of a Runner.
+func digest(runner string) string {
+	sum := sha256.Sum256([]byte(runner))
+	return hex.EncodeToString(sum[:idOwner])
+}
+
+// owner returns the digest of the Runner whose recording it is.
+func owner(id string) string {
+	_, rest, _ := strings.Cut(id, "-")
+	return rest[:min(len(rest), hex.EncodedLen(idOwner))]
 }
 
 // ValidID reports whether a text has the form of an ID.

@@ -288,10 +288,14 @@ func TestRecording_StoredBeforeSession(t *testing.T) {
 func TestRecording_BoundsSessions(t *testing.T) {
 	r := recording.New(newMemory())
 	var last backend.Recording
-	for range 16 {
+	for n := range 16 {
 		var err error
-		last, err = r.Begin(t.Context(), backend.Session{})
+		last, err = r.Begin(t.Context(), backend.Session{Runner: fmt.Sprint(n / 8)})
 		require.NoError(t, err)
+		if n == 7 {
+			_, err = r.Begin(t.Context(), backend.Session{Runner: "0"})
+			require.ErrorContains(t, err, "8 sessions of this Runner")
+		}
 	}
 	_, err := r.Begin(t.Context(), backend.Session{})
 	require.ErrorContains(t, err, "16 sessions")
@@ -301,6 +305,45 @@ func TestRecording_BoundsSessions(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.Begin(t.Context(), backend.Session{})
 	require.Error(t, err, "a place is given back once")
+}
+
+// TestRecording_SharePerRunner has a Runner that records all that it may. It pushes out none of
+// another's recordings, and leaves room for theirs.
+func TestRecording_SharePerRunner(t *testing.T) {
+	for name, one := range map[string]struct{ parts, size int }{
+		"bytes": {8, recording.MaxPart - 100},
+		"parts": {256, 1},
+	} {
+		for _, ago := range []time.Duration{50 * time.Hour, time.Hour} {
+			t.Run(fmt.Sprint(name, ago), func(t *testing.T) {
+				store := newMemory()
+				r := recording.New(store)
+				theirs := fill(t, store, 60*time.Hour, 1<<40, one.parts, one.size)
+				var err error
+				for n := 0; n < 100 && err == nil; n++ {
+					var rec backend.Recording
+					if rec, err = r.Begin(t.Context(), backend.Session{Runner: "much"}); err == nil {
+						rec.Close()
+						renamed := time.Now().Add(-ago).UTC().Format("20060102t150405") + rec.ID()[15:]
+						delete(store.parts, rec.ID())
+						for part := range one.parts {
+							require.NoError(t, store.Put(t.Context(), renamed, part, make([]byte, one.size)))
+						}
+					}
+				}
+				if ago < recording.KeepAtLeast {
+					require.ErrorContains(t, err, "another one of this Runner")
+				} else {
+					require.NoError(t, err, "its own oldest go")
+				}
+				assert.Contains(t, store.parts, theirs)
+				rec, err := r.Begin(t.Context(), backend.Session{Runner: "little"})
+				require.NoError(t, err)
+				rec.Close()
+				assert.Contains(t, store.parts, theirs)
+			})
+		}
+	}
 }
 
 // fill stores a recording that began so long ago.
@@ -323,20 +366,24 @@ func TestRecording_DropsOldest(t *testing.T) {
 			count := 32
 			oldest := fill(t, store, 50*time.Hour, 0, one.parts, one.size)
 			older := fill(t, store, 49*time.Hour, 1, one.parts, one.size)
-			for n := range count - 2 {
-				fill(t, store, time.Hour, n+2, one.parts, one.size)
+			old := fill(t, store, 48*time.Hour, 2, one.parts, one.size)
+			last := fill(t, store, 47*time.Hour, 3, one.parts, one.size)
+			for n := range count - 4 {
+				fill(t, store, time.Hour, n+4, one.parts, one.size)
 			}
 			r := recording.New(store)
 			first, err := r.Begin(t.Context(), backend.Session{})
 			require.NoError(t, err)
 			t.Cleanup(first.Close)
 			assert.NotContains(t, store.parts, oldest)
+			assert.NotContains(t, store.parts, older)
 			if name == "bytes" {
-				assert.Contains(t, store.parts, older, "no more goes than is in the way")
+				assert.Contains(t, store.parts, old, "no more goes than is in the way")
 				_, err = r.Begin(t.Context(), backend.Session{})
 				require.NoError(t, err, "what the first session may still record was counted")
 			}
-			assert.NotContains(t, store.parts, older)
+			assert.NotContains(t, store.parts, old)
+			assert.NotContains(t, store.parts, last)
 			for n := 1; ; n++ {
 				require.Less(t, n, 20, "it never became full")
 				if _, err = r.Begin(t.Context(), backend.Session{}); err != nil {
@@ -345,7 +392,7 @@ func TestRecording_DropsOldest(t *testing.T) {
 				fill(t, store, time.Hour, 100+n, one.parts, one.size)
 			}
 			require.ErrorContains(t, err, "leave no room")
-			assert.GreaterOrEqual(t, len(store.parts), count-2, "nothing goes within a day")
+			assert.GreaterOrEqual(t, len(store.parts), count-4, "nothing goes within a day")
 		})
 	}
 }

@@ -72,7 +72,7 @@ func newRecording(r *Recorder, id string, at time.Time, size int, tty bool) *rec
 func (r *recording) ID() string { return r.id }
 
 // Close implements runnerapi.Recording.
-func (r *recording) Close() { r.left.Do(r.recorder.leave) }
+func (r *recording) Close() { r.left.Do(func() { r.recorder.leave(owner(r.id)) }) }
 
 // Output implements runnerapi.Recording.
 func (r *recording) Output() io.Writer {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -36,6 +37,50 @@ func underRules(t *testing.T, rules string) (*raw, *apiServer) {
 	agent.Policy = p
 	agent.Start()
 	return newRaw(t, agent), api
+}
+
+// TestKubernetesAPI_RefusesExternalIPs sends a Service in every form in which the API server takes
+// one.
+func TestKubernetesAPI_RefusesExternalIPs(t *testing.T) {
+	r, api := underRules(t, reviewRules)
+	const path = "/v1/kubernetes/api/v1/namespaces/shop/services"
+	const with, without = `{"spec":{"externalIPs":["192.0.2.1"]}}`, `{"spec":{"externalIPs":[],"type":"ClusterIP"}}`
+	binary := func(ips ...string) string {
+		raw, err := (&corev1.Service{Spec: corev1.ServiceSpec{ExternalIPs: ips}}).Marshal()
+		require.NoError(t, err)
+		envelope, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Service"}, Raw: raw}).Marshal()
+		require.NoError(t, err)
+		return "k8s\x00" + string(envelope)
+	}
+	for _, c := range []struct {
+		method, path, media, body string
+		want                      int
+	}{
+		{http.MethodPost, path, "application/json", with, http.StatusForbidden},
+		{http.MethodPost, path, "", with, http.StatusForbidden},
+		{http.MethodPost, path, "application/json", `{"spec":{"external\u0049Ps":["192.0.2.1"]}}`, http.StatusForbidden},
+		{http.MethodPost, path, "application/json", `{"spec":{"externalIPs":["192.0.2.1"]},"spec":{}}`, http.StatusBadRequest},
+		{http.MethodPost, path, "application/yaml", "spec: {externalIPs: [192.0.2.1]}", http.StatusForbidden},
+		{http.MethodPost, path, "application/vnd.kubernetes.protobuf", binary("192.0.2.1"), http.StatusForbidden},
+		{http.MethodPost, path, "application/cbor", with, http.StatusBadRequest},
+		{http.MethodPost, path + "?dryRun=All", "application/json", with, http.StatusForbidden},
+		{http.MethodPut, path + "/web", "application/json", with, http.StatusForbidden},
+		{http.MethodPatch, path + "/web", "application/apply-patch+yaml", "spec: {externalIPs: [192.0.2.1]}", http.StatusForbidden},
+		{http.MethodPatch, path + "/web", "application/merge-patch+json", with, http.StatusForbidden},
+		{http.MethodPatch, path + "/web/status", "application/strategic-merge-patch+json", with, http.StatusForbidden},
+		{http.MethodPatch, path + "/web", "application/json-patch+json", `[{"op":"add","path":"/spec/externalIPs/-","value":"192.0.2.1"}]`, http.StatusForbidden},
+		{http.MethodPatch, path + "/web", "application/json-patch+json", `[{"op":"replace","path":"/spec","value":{"externalIPs":["192.0.2.1"]}}]`, http.StatusForbidden},
+		{http.MethodPatch, path + "/web", "application/json-patch+json", `[{"op":"copy","from":"/spec/loadBalancerSourceRanges","path":"/spec/externalIPs"}]`, http.StatusForbidden},
+		{http.MethodPatch, path + "/web", "application/json-patch+json", `[{"op":"remove","path":"/spec/externalIPs"}]`, http.StatusOK},
+		{http.MethodPost, path, "application/json", without, http.StatusOK},
+		{http.MethodPost, path, "application/vnd.kubernetes.protobuf", binary(), http.StatusOK},
+		{http.MethodPost, "/v1/kubernetes/api/v1/namespaces/shop/configmaps", "application/json", with, http.StatusOK},
+	} {
+		before := api.count()
+		resp, answer := r.do(c.method, c.path, c.body, "Content-Type", c.media)
+		assert.Equal(t, c.want, resp.StatusCode, "%v: %s", c, answer)
+		assert.Equal(t, c.want == http.StatusOK, api.count() > before, "%v", c)
+	}
 }
 
 // A review names the user that a request would be made as, or denies where the policy would.

@@ -2,7 +2,10 @@ package input
 
 import (
 	"fmt"
-	"regexp"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -16,7 +19,6 @@ const everyHost = "*"
 // Traefik's.
 var hostFields = map[string][]string{
 	"Ingress.networking.k8s.io":           {"spec.rules[].?host", "spec.tls[].hosts[]"},
-	"Ingress.extensions":                  {"spec.rules[].?host", "spec.tls[].hosts[]"},
 	"HTTPRoute.gateway.networking.k8s.io": {"spec.?hostnames[]"},
 	"GRPCRoute.gateway.networking.k8s.io": {"spec.?hostnames[]"},
 	"TLSRoute.gateway.networking.k8s.io":  {"spec.?hostnames[]"},
@@ -32,7 +34,11 @@ var hostFields = map[string][]string{
 	"IngressRouteTCP.traefik.io":          {"spec.routes[].match:match", "spec.tls.domains[].main", "spec.tls.domains[].sans[]"},
 	"Certificate.cert-manager.io":         {"spec.commonName", "spec.dnsNames[]"},
 	"DNSEndpoint.externaldns.k8s.io":      {"spec.endpoints[].dnsName"},
+	"Service":                             {"spec.loadBalancerIP"},
 }
+
+// renamed are API groups of which a controller serves the same kinds as of another.
+var renamed = map[string]string{"extensions": "networking.k8s.io", "traefik.containo.us": "traefik.io"}
 
 // hosts returns the hosts that an object would serve, or create names or certificates for.
 func hosts(kind string, object map[string]any) (all []runnerapi.NameIntent) {
@@ -93,24 +99,56 @@ func leaf(at string, v any) []runnerapi.NameIntent {
 	return []runnerapi.NameIntent{{Field: at, Name: strings.ToLower(strings.TrimSuffix(name, "."))}}
 }
 
-var (
-	traefikHosts = regexp.MustCompile(`\b(?:Host|HostSNI)\(([^)]*)\)`)
-	traefikNames = regexp.MustCompile("[`\"]([^`\"]*)[`\"]")
-)
-
 // matched returns the hosts of a rule of Traefik's. A rule that may match others stands for every
-// host.
+// host. Traefik reads its rules as expressions of Go too (github.com/vulcand/predicate), in any
+// version of their syntax.
 func matched(field string, v any) (all []runnerapi.NameIntent) {
 	rule, _ := v.(string)
-	if !strings.ContainsAny(rule, "|!") && !strings.Contains(rule, "Regexp") {
-		for _, call := range traefikHosts.FindAllStringSubmatch(rule, -1) {
-			for _, name := range traefikNames.FindAllStringSubmatch(call[1], -1) {
-				all = append(all, leaf(field, name[1])...)
-			}
+	if parsed, err := parser.ParseExpr(rule); err == nil {
+		for _, name := range ruleHosts(parsed) {
+			all = append(all, leaf(field, name)...)
 		}
 	}
 	if len(all) == 0 {
 		all = []runnerapi.NameIntent{{Field: field, Name: everyHost}}
+	}
+	return all
+}
+
+// ruleHosts returns the only hosts for which an expression may hold; nil if it may hold for any.
+func ruleHosts(e ast.Expr) []string {
+	switch e := e.(type) {
+	case *ast.ParenExpr:
+		return ruleHosts(e.X)
+	case *ast.BinaryExpr:
+		x, y := ruleHosts(e.X), ruleHosts(e.Y)
+		if e.Op == token.LAND || e.Op == token.LOR && x != nil && y != nil {
+			return append(x, y...)
+		}
+	case *ast.CallExpr:
+		if matcher, ok := e.Fun.(*ast.Ident); ok && hostMatchers[strings.ToLower(matcher.Name)] {
+			return literals(e.Args)
+		}
+	}
+	return nil
+}
+
+// hostMatchers are those of Traefik's matchers that take whole hosts, in lower case: Traefik knows
+// them in several spellings.
+var hostMatchers = map[string]bool{"host": true, "hostheader": true, "hostsni": true}
+
+// literals returns the texts in an expression's arguments; nil if one is something else.
+func literals(args []ast.Expr) (all []string) {
+	for _, arg := range args {
+		literal, ok := arg.(*ast.BasicLit)
+		if !ok {
+			return nil
+		}
+		name, err := strconv.Unquote(literal.Value)
+		if err != nil || name == "" {
+			return nil
+		}
+		all = append(all, name)
 	}
 	return all
 }

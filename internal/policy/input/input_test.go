@@ -131,19 +131,54 @@ func TestPods_UnreadableIsError(t *testing.T) {
 
 func TestHosts_OfEachKind(t *testing.T) {
 	for text, hosts := range map[string][]string{
-		"{apiVersion: networking.k8s.io/v1, kind: Ingress, spec: {rules: [{host: A.example.com}, {http: {}}], tls: [{hosts: [b.example.com]}]}}":    {"a.example.com", "*", "b.example.com"},
-		"{apiVersion: networking.k8s.io/v1, kind: Ingress, spec: {defaultBackend: {service: {name: a}}}}":                                           {"*"},
-		"{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, spec: {hostnames: [a.example.com, '*.b.example.com']}}":                        {"a.example.com", "*.b.example.com"},
-		"{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, spec: {}}":                                                                     {"*"},
-		"{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, spec: {listeners: [{hostname: a.example.com}, {port: 80}]}}":                     {"a.example.com", "*"},
-		"{apiVersion: networking.istio.io/v1, kind: Gateway, spec: {servers: [{hosts: [shop/a.example.com]}]}}":                                     {"a.example.com"},
-		"{apiVersion: k8s.nginx.org/v1, kind: VirtualServer, spec: {host: a.example.com}}":                                                          {"a.example.com"},
-		"{apiVersion: traefik.io/v1alpha1, kind: IngressRoute, spec: {routes: [{match: 'Host(`a.example.com`, `b.example.com`) && Path(`/x`)'}]}}":  {"a.example.com", "b.example.com"},
-		"{apiVersion: traefik.io/v1alpha1, kind: IngressRoute, spec: {routes: [{match: 'HostRegexp(`.*`)'}, {match: 'Host(`a.b`) || Path(`/`)'}]}}": {"*", "*"},
-		"{apiVersion: cert-manager.io/v1, kind: Certificate, spec: {dnsNames: [a.example.com]}}":                                                    {"a.example.com"},
-		"{apiVersion: v1, kind: Service, spec: {}}":                                                                                                 nil,
+		"{apiVersion: networking.k8s.io/v1, kind: Ingress, spec: {rules: [{host: A.example.com}, {http: {}}], tls: [{hosts: [b.example.com]}]}}":                          {"a.example.com", "*", "b.example.com"},
+		"{apiVersion: networking.k8s.io/v1, kind: Ingress, spec: {defaultBackend: {service: {name: a}}}}":                                                                 {"*"},
+		"{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, spec: {hostnames: [a.example.com, '*.b.example.com']}}":                                              {"a.example.com", "*.b.example.com"},
+		"{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, spec: {}}":                                                                                           {"*"},
+		"{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, spec: {listeners: [{hostname: a.example.com}, {port: 80}]}}":                                           {"a.example.com", "*"},
+		"{apiVersion: networking.istio.io/v1, kind: Gateway, spec: {servers: [{hosts: [shop/a.example.com]}]}}":                                                           {"a.example.com"},
+		"{apiVersion: k8s.nginx.org/v1, kind: VirtualServer, spec: {host: a.example.com}}":                                                                                {"a.example.com"},
+		"{apiVersion: traefik.io/v1alpha1, kind: IngressRoute, spec: {routes: [{match: 'Host(`a.example.com`, `b.example.com`) && Path(`/x`)'}]}}":                        {"a.example.com", "b.example.com"},
+		"{apiVersion: traefik.io/v1alpha1, kind: IngressRoute, spec: {routes: [{match: 'HostRegexp(`.*`)'}, {match: 'Host(`a.b`) || Path(`/`)'}]}}":                       {"*", "*"},
+		"{apiVersion: traefik.containo.us/v1alpha1, kind: IngressRouteTCP, spec: {routes: [{match: 'Host(`a.example.com`) || host(\"b.example.com\") && !Path(`/x`)'}]}}": {"a.example.com", "b.example.com"},
+		"{apiVersion: traefik.containo.us/v1alpha1, kind: IngressRouteTCP, spec: {routes: [{match: 'PathPrefix(`/Host(\"a.example.com\")`)'}]}}":                          {"*"},
+		"{apiVersion: traefik.containo.us/v1alpha1, kind: IngressRouteTCP, spec: {routes: [{match: '!Host(`a.example.com`)'}]}}":                                          {"*"},
+		"{apiVersion: traefik.containo.us/v1alpha1, kind: IngressRouteTCP, spec: {routes: [{match: 'HostRegexp(`{sub:[a-z]+}.example.com`) || Host(`a.example.com`)'}]}}": {"*"},
+		"{apiVersion: traefik.containo.us/v1alpha1, kind: IngressRouteTCP, spec: {routes: [{match: 'HostSNI(`*`)'}]}}":                                                    {"*"},
+		"{apiVersion: cert-manager.io/v1, kind: Certificate, spec: {dnsNames: [a.example.com]}}":                                                                          {"a.example.com"},
+		"{apiVersion: v1, kind: Service, spec: {}}":                                              nil,
+		"{apiVersion: v1, kind: Service, spec: {type: LoadBalancer, loadBalancerIP: 192.0.2.1}}": {"192.0.2.1"},
 	} {
 		assert.Equal(t, hosts, names(object(t, text).Hosts), text)
+	}
+}
+
+// TestOutside_OfEachKind has what is reached from outside without a host, and what is not.
+func TestOutside_OfEachKind(t *testing.T) {
+	for text, want := range map[string][]string{
+		"{apiVersion: v1, kind: Service, spec: {type: LoadBalancer}}":                                             {"spec.type LoadBalancer"},
+		"{apiVersion: v1, kind: Service, spec: {type: NodePort, externalIPs: [192.0.2.1]}}":                       {"spec.externalIPs externalIPs", "spec.type NodePort"},
+		"{apiVersion: v1, kind: Service, spec: {type: ClusterIP, externalIPs: []}}":                               nil,
+		"{apiVersion: v1, kind: Pod, spec: {hostNetwork: true, containers: [{name: c, image: a}]}}":               {"spec.hostNetwork hostNetwork"},
+		"{apiVersion: v1, kind: Pod, spec: {containers: [{name: c, ports: [{containerPort: 1, hostPort: 80}]}]}}": {"spec.containers[0].ports[0].hostPort hostPort"},
+		"{apiVersion: example.com/v1, kind: Cache, spec: {expose: {serviceType: NodePort}}}":                      {"spec.expose.serviceType NodePort"},
+		"{apiVersion: v1, kind: ConfigMap, data: {type: LoadBalancer}}":                                           nil,
+		"{apiVersion: traefik.containo.us/v1alpha1, kind: IngressRouteUDP}":                                       {"kind IngressRouteUDP.traefik.io"},
+		"{apiVersion: traefik.containo.us/v1alpha1, kind: Middleware}":                                            nil,
+		"{apiVersion: gateway.networking.k8s.io/v1alpha2, kind: TCPRoute}":                                        {"kind TCPRoute.gateway.networking.k8s.io"},
+		"{apiVersion: serving.knative.dev/v1, kind: Service}":                                                     {"kind Service.serving.knative.dev"},
+		"{apiVersion: ingress.v3.haproxy.org/v3, kind: TCP}":                                                      {"kind TCP.ingress.v3.haproxy.org"},
+		"{apiVersion: example.com/v1, kind: WebRoute}":                                                            {"kind WebRoute.example.com"},
+		"{apiVersion: example.com/v1, kind: Database}":                                                            nil,
+		"{apiVersion: route.openshift.io/v1, kind: Route, spec: {}}":                                              {"kind Route.route.openshift.io"},
+		"{apiVersion: route.openshift.io/v1, kind: Route, spec: {host: a.example.com}}":                           nil,
+		"{apiVersion: networking.k8s.io/v1, kind: IngressClass}":                                                  nil,
+	} {
+		var got []string
+		for _, way := range object(t, text).Outside {
+			got = append(got, way.Field+" "+way.Name)
+		}
+		assert.Equal(t, want, got, text)
 	}
 }
 

@@ -73,7 +73,12 @@ func Object(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 			w.value(key, key, u.Object[key])
 		}
 	}
-	w.in.Hosts = hosts(kind, u.Object)
+	gvk := u.GroupVersionKind()
+	if same := renamed[gvk.Group]; same != "" {
+		gvk.Group = same
+	}
+	w.in.Hosts = hosts(denylist.Kind(gvk), u.Object)
+	w.in.Outside = append(w.in.Outside, unnamed(gvk, w.in.Hosts)...)
 	return w.in, w.err
 }
 
@@ -145,6 +150,7 @@ var countFields = map[string]bool{"replicas": true, "parallelism": true, "maxRep
 var containerFields = map[string]bool{"containers": true, "initContainers": true, "ephemeralContainers": true}
 
 func (w *walk) value(field, key string, v any) {
+	w.outside(field, key, v)
 	switch {
 	case key == "annotations":
 		w.annotations(field, v)

@@ -87,7 +87,7 @@ func (a *API) Intend(w http.ResponseWriter, r *http.Request, i runnerapi.Intent)
 	if k.Grant, err = a.Policy.KubernetesGrant(i); err != nil {
 		return runnerapi.Intent{}, err
 	}
-	return i, nil
+	return i, guardService(&k, w, r)
 }
 
 // ServeHTTP forwards a request to the API server.

@@ -321,6 +321,7 @@ func brought() []chart {
 	hook := ", annotations: {helm.sh/hook: pre-install}}"
 	privileged := "containers: [{name: c, image: x, securityContext: {privileged: true}}]"
 	return []chart{
+		{name: "external IPs", tries: "take traffic to an address of others (CVE-2020-8554)", want: refused, serve: object("v1", "Service", "}\nspec: {ports: [{port: 80}], externalIPs: [192.0.2.1]}")},
 		{name: "a binding to cluster-admin", tries: "be an administrator", want: refused, serve: object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}")},
 		{name: "a Secret", tries: "bring a kind that is not allowed", want: refused, serve: object("v1", "Secret", "}\nstringData: {a: b}")},
 		{name: "a Secret as a hook", tries: "bring a kind that is not allowed", want: refused, serve: object("v1", "Secret", hook)},

@@ -187,6 +187,7 @@ func repos(git *gitHost) []repo {
 		{name: "another team's namespace", tries: "write outside of its namespaces", files: object("v1", "ConfigMap", ", namespace: payroll}")},
 		{name: "the policy", tries: "write its own policy", files: one("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: pipeops-policy, namespace: pipeops}\n")},
 		{name: "a binding to cluster-admin", tries: "be an administrator", files: object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}")},
+		{name: "external IPs", tries: "take traffic to an address of others (CVE-2020-8554)", files: object("v1", "Service", "}\nspec: {ports: [{port: 80}], externalIPs: [192.0.2.1]}"), says: "CVE-2020-8554"},
 		{name: "a privileged pod", tries: "make a privileged pod", files: object("apps/v1", "Deployment", "}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: x, securityContext: {privileged: true}}]}}}"), brings: true},
 		{name: "AppArmor by annotation", tries: "loosen AppArmor", files: object("apps/v1", "Deployment", "}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}, annotations: {container.apparmor.security.beta.kubernetes.io/c: unconfined}}, spec: {containers: [{name: c, image: x}]}}}")},
 		{name: "an App beyond its limits", tries: "make a privileged pod", kind: "app", path: "a.yaml", files: one("image: a\nsecurity: {privileged: true}\n")},

@@ -53,7 +53,8 @@ const withKubernetes = `rules:
 `
 
 // TestKubernetesAPI_HostileRunner has a Runner that the owner of the cluster let edit one
-// namespace, which enforces the baseline of pod security as docs/concepts/security.md has him do.
+// namespace, which enforces the baseline of pod security as docs/contributing/attacks.md has him
+// do.
 func TestKubernetesAPI_HostileRunner(t *testing.T) {
 	setPolicy(t, withKubernetes)
 	for _, args := range [][]string{
@@ -72,7 +73,7 @@ func TestKubernetesAPI_HostileRunner(t *testing.T) {
 			require.Equal(t, http.StatusOK, got.status, "%s: %v", path, got)
 		}
 	})
-	s.except = "Secret " + production + "/" + canaryName // edit reads it: docs/concepts/security.md says so
+	s.except = "Secret " + production + "/" + canaryName // edit reads it: docs/contributing/attacks.md says so
 	var attempts []attempt
 	for _, k := range kubernetesRequests() {
 		attempts = append(attempts, attempt{name: k.name, tries: k.tries, do: k.send(), want: k.want, within: k.within})
@@ -121,6 +122,7 @@ func pod(fields string) string {
 func kubernetesRequests() []kubernetes {
 	get, post, patch, put, del := http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete
 	rbac, own := "/apis/rbac.authorization.k8s.io/v1", "Secret"
+	service := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"evil"},"spec":{"ports":[{"port":80}],"externalIPs":["192.0.2.1"]}}`
 	container := `"containers":[{"name":"c","image":"` + image + `"}]`
 	return slices.Concat([]kubernetes{
 		{name: "Secrets of another team", tries: "read them", method: get, path: ns + "payroll/secrets", want: forbidden},
@@ -178,6 +180,9 @@ func kubernetesRequests() []kubernetes {
 		{name: "a definition", tries: "make a kind", method: post, path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body: `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"evils.example.com"}}`, want: forbidden},
 		{name: "an API service", tries: "answer for the API server", method: post, path: "/apis/apiregistration.k8s.io/v1/apiservices", body: `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.evil.example.com"}}`, want: forbidden},
 		{name: "an endpoint slice", tries: "lead a Service to the metadata address", method: post, path: "/apis/discovery.k8s.io/v1/namespaces/production/endpointslices", body: `{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"evil"},"addressType":"IPv4","endpoints":[{"addresses":["169.254.169.254"]}]}`, want: append([]string{"422 Invalid"}, forbidden...)},
+		{name: "external IPs", tries: "take traffic to an address of others (CVE-2020-8554)", method: post, path: ns + "production/services", body: service, want: forbidden},
+		{name: "external IPs by server-side apply", tries: "take them by another form", method: patch, path: ns + "production/services/evil?fieldManager=evil", header: []string{"Content-Type", "application/apply-patch+yaml"}, body: service, want: forbidden},
+		{name: "external IPs by a patch", tries: "take them by another form", method: patch, path: ns + "production/services/honest", header: []string{"Content-Type", "application/json-patch+json"}, body: `[{"op":"add","path":"/spec/externalIPs","value":["192.0.2.1"]}]`, want: forbidden},
 		{name: "a lease of the scheduler", tries: "stop the scheduler", method: patch, path: "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler", body: `{"spec":{"holderIdentity":"evil"}}`, want: forbidden},
 		{name: "a priority class", tries: "push out others' pods", method: post, path: "/apis/scheduling.k8s.io/v1/priorityclasses", body: `{"apiVersion":"scheduling.k8s.io/v1","kind":"PriorityClass","metadata":{"name":"evil"},"value":1000}`, want: forbidden},
 		{name: "scale the agent", tries: "stop it by a subresource", method: patch, path: "/apis/apps/v1/namespaces/pipeops/deployments/pipeops-agent/scale", body: `{"spec":{"replicas":0}}`, want: forbidden},

@@ -87,7 +87,7 @@ func (s *scene) thief(w http.ResponseWriter, r *http.Request) {
 }
 
 // enforceBaseline has the namespace enforce the baseline of pod security, as
-// docs/concepts/security.md has its owner do where manifests and charts are let in.
+// docs/contributing/attacks.md has its owner do where manifests and charts are let in.
 func enforceBaseline(t *testing.T) {
 	t.Helper()
 	label := func(ctx context.Context, value string) error {
