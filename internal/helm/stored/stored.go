@@ -80,7 +80,7 @@ var _ driver.Driver = (*Driver)(nil)
 
 // New returns a driver. It makes no requests.
 func New(api metadata.Interface, core corev1client.SecretsGetter, namespace string, log slog.Handler) *Driver {
-	secrets := core.Secrets(namespace)
+	secrets := bounded{core.Secrets(namespace)}
 	d := &Driver{driver.NewSecrets(secrets), api, secrets, namespace}
 	d.SetLogger(log)
 	return d
