@@ -7,10 +7,11 @@ import (
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/storage"
-	"helm.sh/helm/v4/pkg/storage/driver"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/helm/stored"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 )
 
@@ -18,6 +19,10 @@ import (
 // that the helm program reads, too.
 func configuration(config *rest.Config, namespace string) (*action.Configuration, error) {
 	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	outlines, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
 	}
@@ -30,9 +35,7 @@ func configuration(config *rest.Config, namespace string) (*action.Configuration
 	objects.SetLogger(slog.DiscardHandler) // its errors come back, too
 	cfg := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
 	cfg.RESTClientGetter, cfg.KubeClient = g, objects
-	records := driver.NewSecrets(client.CoreV1().Secrets(namespace))
-	records.SetLogger(slog.DiscardHandler)
-	cfg.Releases = storage.Init(records)
+	cfg.Releases = storage.Init(stored.New(outlines, client.CoreV1(), namespace, slog.DiscardHandler))
 	cfg.Releases.SetLogger(slog.DiscardHandler)
 	cfg.Releases.MaxHistory = maxHistory
 	return cfg, nil

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
 // Gatherer gathers the evidence about one workload.
@@ -43,9 +44,6 @@ type Workload struct {
 	Labels map[string]string // of its replica sets
 	Since  *time.Time        // when it changed last, if that is known
 }
-
-// revision is the annotation by which a Deployment names its newest ReplicaSet.
-const revision = "deployment.kubernetes.io/revision"
 
 // Add gathers the signals about the newest spec.
 func (g Gatherer) Add(ctx context.Context, w Workload, ev *diagnose.Evidence) error {
@@ -245,7 +243,7 @@ func (g Gatherer) newestReplicaSet(ctx context.Context, labels map[string]string
 	}
 	for i := range list.Items {
 		rs := &list.Items[i]
-		if metav1.IsControlledBy(rs, d) && d.Annotations[revision] != "" && rs.Annotations[revision] == d.Annotations[revision] {
+		if metav1.IsControlledBy(rs, d) && d.Annotations[objectmeta.DeploymentRevision] != "" && rs.Annotations[objectmeta.DeploymentRevision] == d.Annotations[objectmeta.DeploymentRevision] {
 			return rs, nil
 		}
 	}

@@ -209,8 +209,8 @@ func beforeDeployment(ctx context.Context, api client.Client, d *appsv1.Deployme
 	newest := 0
 	for i := range list.Items {
 		rs := &list.Items[i]
-		number, err := strconv.Atoi(rs.Annotations[revision])
-		if err != nil || !metav1.IsControlledBy(rs, d) || rs.Status.ReadyReplicas == 0 || rs.Annotations[revision] == d.Annotations[revision] {
+		number, err := strconv.Atoi(rs.Annotations[objectmeta.DeploymentRevision])
+		if err != nil || !metav1.IsControlledBy(rs, d) || rs.Status.ReadyReplicas == 0 || rs.Annotations[objectmeta.DeploymentRevision] == d.Annotations[objectmeta.DeploymentRevision] {
 			continue
 		}
 		if number > newest {

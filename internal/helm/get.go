@@ -7,6 +7,7 @@ import (
 
 	"helm.sh/helm/v4/pkg/release/common"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -158,6 +159,9 @@ func (r *Releases) shown(ctx context.Context, c *clients, namespace string, at r
 		return runnerapi.Release{}, err
 	}
 	rel, err := one(d, at)
+	if p := (*problem.Error)(nil); errors.As(err, &p) && p.Code == problem.TooLarge { // the others are shown
+		return unread(namespace, at, ours(history), p), nil
+	}
 	if err != nil {
 		return runnerapi.Release{}, err
 	}
@@ -167,6 +171,14 @@ func (r *Releases) shown(ctx context.Context, c *clients, namespace string, at r
 	}
 	h, _, err := r.readLock(ctx, c, runnerapi.Key{Namespace: namespace, Name: at.name})
 	return seen(v, at, h), err
+}
+
+// unread returns what the labels say of a revision that is too large to be read.
+func unread(namespace string, at record, managed bool, why *problem.Error) runnerapi.Release {
+	return runnerapi.Release{
+		Namespace: namespace, Name: at.name, Revision: at.version, Status: runnerapi.ReleaseStatus(at.status),
+		Description: clip(why.Error()), UpdatedAt: at.updated, Managed: managed,
+	}
 }
 
 // Wait implements backend.Releases.

@@ -31,7 +31,7 @@ import (
 const (
 	// maxAtWork bounds the commands that run at a time: each has charts in memory.
 	maxAtWork = 4
-	// maxHistory is how many revisions of a release are kept. Helm reads them all for each command.
+	// maxHistory is how many revisions of a release are kept.
 	maxHistory = 5
 	// requestTimeout bounds each request to the Kubernetes API.
 	requestTimeout = 30 * time.Second
@@ -144,7 +144,15 @@ func (r *Releases) clients() (*clients, error) {
 	}
 	timed := rest.CopyConfig(r.config)
 	timed.Timeout = requestTimeout
-	rc, hc, err := kubeclient.New(timed)
+	c, err := clientsFor(timed)
+	if err == nil {
+		r.lives = c
+	}
+	return c, err
+}
+
+func clientsFor(config *rest.Config) (*clients, error) {
+	rc, hc, err := kubeclient.New(config)
 	if err != nil {
 		return nil, err
 	}
@@ -156,8 +164,7 @@ func (r *Releases) clients() (*clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
 	}
-	r.lives = &clients{core, meta}
-	return r.lives, nil
+	return &clients{core, meta}, nil
 }
 
 // admit refuses a namespace that is not managed.

@@ -1,7 +1,10 @@
 package helm_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"os"
 	"os/exec"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	release "helm.sh/helm/v4/pkg/release/v1"
 	"helm.sh/helm/v4/pkg/storage/driver"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -21,6 +25,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
+	"github.com/pipeops/pipeops-vm-agent/internal/helm/stored"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -434,6 +439,39 @@ func TestHelmRelease_StoredLikeHelm(t *testing.T) {
 	assert.EqualValues(t, 81, kept.Config["port"])
 	assert.Equal(t, "kept of hello", kept.Info.Notes)
 	assert.Contains(t, kept.Manifest, "# Source: guide/charts/sub/templates/second.yaml\n")
+}
+
+// TestHelmRelease_HostileSecrets expects Helm's type and name of a release's Secret, not its labels
+// alone. A release that is too large to be read hides no other.
+func TestHelmRelease_HostileSecrets(t *testing.T) {
+	env, r := releases(t, "plain", "labelled", "bomb")
+	deploy(t, r, "plain", of(guide(t), nil))
+	var packed bytes.Buffer
+	zipped := gzip.NewWriter(&packed)
+	_, err := zipped.Write(bytes.Repeat([]byte(" "), stored.MaxRelease+1))
+	require.NoError(t, err)
+	require.NoError(t, zipped.Close())
+	for name, kind := range map[string]corev1.SecretType{"labelled": corev1.SecretTypeOpaque, "bomb": stored.Type} {
+		require.NoError(t, env.Client.Create(t.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: stored.Key(name, 1), Labels: map[string]string{
+				"owner": "helm", "name": name, "version": "1", "status": "deployed",
+			}},
+			Type: kind, Data: map[string][]byte{"release": []byte(base64.StdEncoding.EncodeToString(packed.Bytes()))},
+		}))
+	}
+	list, err := r.List(t.Context(), production)
+	require.NoError(t, err)
+	shown := map[string]string{}
+	for _, v := range list {
+		shown[v.Name] = v.Description
+	}
+	assert.NotContains(t, shown, "labelled")
+	assert.Contains(t, shown, "plain")
+	assert.Contains(t, shown["bomb"], "more than 16 MiB")
+	_, err = r.Get(t.Context(), key("labelled"))
+	assert.Equal(t, problem.NotFound, problemOf(t, err).Code)
+	_, err = r.Get(t.Context(), key("bomb"))
+	assert.Equal(t, problem.TooLarge, problemOf(t, err).Code)
 }
 
 // TestHelmRelease_DiagnosesPods expects a diagnosis as early as for an App, and again later. A

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -15,11 +14,9 @@ import (
 	"helm.sh/helm/v4/pkg/release/common"
 	release "helm.sh/helm/v4/pkg/release/v1"
 	"helm.sh/helm/v4/pkg/storage/driver"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/helm/stored"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -132,19 +129,18 @@ func (r record) pending() bool {
 // records returns the existing revisions, the newest of each release first. It does not read their
 // content, which may have megabytes each.
 func records(ctx context.Context, c *clients, namespace, name string) ([]record, error) {
-	selector := labels.Set{"owner": "helm"}
+	selector := labels.Set{}
 	if name != "" {
 		selector["name"] = name
 	}
-	list, err := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace).
-		List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	list, err := stored.Find(ctx, c.metadata, namespace, selector)
 	if err != nil {
 		return nil, kubeproblem.From(err, "reading the releases of namespace "+namespace)
 	}
 	var all []record
-	for _, m := range list.Items {
+	for _, m := range list {
 		version, err := strconv.Atoi(m.Labels["version"])
-		if err != nil || m.Labels["name"] == "" {
+		if err != nil {
 			continue
 		}
 		r := record{
@@ -184,13 +180,11 @@ func (r record) abandoned(now time.Time) bool {
 
 // driverFor returns Helm's driver for revisions, bound to a context, since its methods take none.
 func (r *Releases) driverFor(ctx context.Context, namespace string) (driver.Driver, error) {
-	core, err := corev1client.NewForConfig(guarded(ctx, r.config, namespace, false))
+	c, err := clientsFor(guarded(ctx, r.config, namespace, false))
 	if err != nil {
-		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+		return nil, err
 	}
-	d := driver.NewSecrets(core.Secrets(namespace))
-	d.SetLogger(logTo(r.opts.Log))
-	return d, nil
+	return stored.New(c.metadata, c.core, namespace, logTo(r.opts.Log)), nil
 }
 
 // errRemoved means that a listed revision no longer exists: the release was uninstalled meanwhile,

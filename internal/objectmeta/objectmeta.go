@@ -47,6 +47,9 @@ const (
 // set.
 const SetOf = "pipeops.io/set"
 
+// DeploymentRevision is the annotation by which a Deployment names its newest ReplicaSet.
+const DeploymentRevision = "deployment.kubernetes.io/revision"
+
 // Release is the label of a Helm revision that the agent made: its number. The lock of a release
 // also has it, with the release's name.
 const Release = "pipeops.io/release"

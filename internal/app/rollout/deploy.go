@@ -48,6 +48,9 @@ func (w *Writer) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.A
 	if err := check(key.Name, spec); err != nil {
 		return runnerapi.App{}, err
 	}
+	if err := w.store.AdmitSize(ctx, key, spec); err != nil {
+		return runnerapi.App{}, err
+	}
 	var a *v1alpha1.App
 	err := w.races.Run(ctx, key.String(), func() error {
 		var err error

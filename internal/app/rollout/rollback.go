@@ -92,6 +92,11 @@ func (w *Writer) goBack(ctx context.Context, a *v1alpha1.App, to *appsv1.Control
 			return err
 		}
 	}
+	if n.Undone == nil { // a Runner's command
+		if err := w.store.AdmitSize(ctx, a.Key(), spec); err != nil {
+			return err
+		}
+	}
 	n.Restores = to.Revision
 	if err := revision.AddNote(a, n); err != nil {
 		return err

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"maps"
+
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
@@ -128,6 +130,8 @@ func strip(in any) (any, error) {
 
 func stripReplicaSet(in any) (any, error) {
 	if rs, ok := in.(*appsv1.ReplicaSet); ok {
+		// Kubernetes copies all annotations of the Deployment into each.
+		maps.DeleteFunc(rs.Annotations, func(key, _ string) bool { return key != objectmeta.DeploymentRevision })
 		rs.Spec = appsv1.ReplicaSetSpec{Replicas: rs.Spec.Replicas}
 	}
 	return strip(in)

@@ -26,6 +26,7 @@ type Store struct {
 	log    zerolog.Logger
 	now    func() time.Time
 	ready  atomic.Bool
+	budget budget
 	hub
 	resync chan crevent.TypedGenericEvent[*v1alpha1.App]
 }
@@ -33,7 +34,7 @@ type Store struct {
 // New returns a Store that is not ready yet.
 func New(cached, live client.Client, scope objectmeta.Scope, log zerolog.Logger, now func() time.Time) *Store {
 	return &Store{
-		Cached: cached, Live: live, Scope: scope, log: log, now: now,
+		Cached: cached, Live: live, Scope: scope, log: log, now: now, budget: newBudget(),
 		resync: make(chan crevent.TypedGenericEvent[*v1alpha1.App]),
 	}
 }

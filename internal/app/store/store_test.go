@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -174,7 +177,7 @@ func TestCache_KeepsNoSecrets(t *testing.T) {
 		},
 	}
 	template := corev1.PodTemplateSpec{Spec: pod.Spec}
-	replicas := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(3)), Template: template}}
+	replicas := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "b", objectmeta.DeploymentRevision: "3"}}, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(3)), Template: template}}
 	job := &batchv1.Job{Spec: batchv1.JobSpec{BackoffLimit: new(int32(3)), Template: template}}
 	noted := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "a": "b"}}}
 	for _, strip := range []func(any) (any, error){stripPod, stripReplicaSet, stripJob, strip} {
@@ -191,8 +194,87 @@ func TestCache_KeepsNoSecrets(t *testing.T) {
 	assert.Empty(t, pod.Annotations)
 	assert.Empty(t, pod.ManagedFields)
 	assert.Equal(t, appsv1.ReplicaSetSpec{Replicas: new(int32(3))}, replicas.Spec)
+	assert.Equal(t, map[string]string{objectmeta.DeploymentRevision: "3"}, replicas.Annotations)
 	assert.Equal(t, batchv1.JobSpec{BackoffLimit: new(int32(3))}, job.Spec)
 	assert.Equal(t, map[string]string{"a": "b"}, noted.Annotations)
+}
+
+// sized is an App whose spec has about so many bytes.
+func sized(namespace, name string, bytes int) *v1alpha1.App {
+	a := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name), Generation: 1}}
+	for n := range bytes / 1024 {
+		a.Spec.Env = append(a.Spec.Env, runnerapi.EnvVar{Name: fmt.Sprintf("V%04d", n), Value: strings.Repeat("x", 1000)})
+	}
+	return a
+}
+
+func TestAdmitSize_BoundsAppsOfNamespace(t *testing.T) {
+	const large = 9 << 10
+	all := []client.Object{sized("other", "web", large)}
+	for n := range 8 {
+		all = append(all, sized("shop", fmt.Sprintf("web-%d", n), large))
+	}
+	s := newStore(cluster(t, all...).Build(), nil)
+	assert.EqualValues(t, 8<<20, s.budget.namespace)
+	s.budget.namespace = 85 << 10
+	admit := func(namespace, name string, bytes int) error {
+		return s.AdmitSize(t.Context(), runnerapi.Key{Namespace: namespace, Name: name}, sized(namespace, name, bytes).Spec)
+	}
+	require.NoError(t, admit("shop", "web-8", large))
+	require.NoError(t, s.Cached.Create(t.Context(), sized("shop", "web-8", large)))
+	for _, name := range []string{"web-9", "web-0"} { // a new one, and one that grows
+		err := admit("shop", name, 2*large)
+		assert.Equal(t, problem.TooLarge, codeOf(err))
+		assert.ErrorContains(t, err, "the Apps of namespace shop would have")
+		assert.ErrorContains(t, err, "85 KiB are the most")
+	}
+	require.NoError(t, admit("shop", "web-0", large/2), "one that shrinks")
+	require.NoError(t, admit("other", "api", large), "another namespace has its own budget")
+
+	s.budget.total = 95 << 10
+	assert.ErrorContains(t, admit("other", "api", large), "with its memory, the agent takes 95 KiB")
+	require.NoError(t, s.Cached.Delete(t.Context(), sized("shop", "web-1", 0)))
+	require.NoError(t, admit("other", "api", large), "room that is free again")
+	changed := &v1alpha1.App{}
+	require.NoError(t, s.Cached.Get(t.Context(), client.ObjectKey{Namespace: "other", Name: "web"}, changed))
+	changed.Generation, changed.Spec = 2, sized("", "", 2*large).Spec
+	require.NoError(t, s.Cached.Update(t.Context(), changed))
+	require.Error(t, admit("other", "api", large), "an App is measured again when it has changed")
+}
+
+// TestCache_KeepsLargeAppTwice: of an App, its Deployment, six ReplicaSets and two pods, only the
+// first two stay whole.
+func TestCache_KeepsLargeAppTwice(t *testing.T) {
+	const large = 900 << 10
+	template := func() corev1.PodTemplateSpec {
+		c := corev1.Container{Name: "web"}
+		for _, v := range sized("shop", "web", large).Spec.Env {
+			c.Env = append(c.Env, corev1.EnvVar{Name: v.Name, Value: v.Value})
+		}
+		return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{c}}}
+	}
+	notes := func() map[string]string { return map[string]string{"a": strings.Repeat("x", 200<<10)} }
+	var before, after runtime.MemStats
+	runtime.GC() // twice: the first empties the pools of other tests
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	kept := []any{sized("shop", "web", large), &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: template()}}}
+	for range 6 {
+		rs, err := stripReplicaSet(&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Annotations: notes()}, Spec: appsv1.ReplicaSetSpec{Template: template()}})
+		require.NoError(t, err)
+		kept = append(kept, rs)
+	}
+	for range 2 {
+		pod, err := stripPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: notes()}, Spec: template().Spec})
+		require.NoError(t, err)
+		kept = append(kept, pod)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	size := int64(after.HeapAlloc) - int64(before.HeapAlloc) //nolint:gosec // far below
+	t.Logf("%d KiB stay of an App of %d KiB", size>>10, large>>10)
+	assert.Less(t, size, int64(large)*5/2)
+	runtime.KeepAlive(kept)
 }
 
 func TestCache_CoversKindsOfApps(t *testing.T) {

@@ -1,0 +1,108 @@
+package stored
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// MaxRelease bounds a revision as JSON, in bytes. What internal/render accepts of a chart, and of
+// its manifests, fits.
+const MaxRelease = 16 << 20
+
+// ofRelease bounds a revision. Its values, and the chart's, have most of the entries.
+var ofRelease = decode.Limits{Bytes: MaxRelease, Values: 250_000, Depth: 200}
+
+// content is the key of a Secret's data in which Helm keeps the revision.
+const content = "release"
+
+// bounded refuses a revision that would take too much memory, before Helm reads or writes it.
+type bounded struct{ corev1client.SecretInterface }
+
+// Get implements corev1client.SecretInterface.
+func (b bounded) Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.Secret, error) {
+	s, err := b.SecretInterface.Get(ctx, name, opts)
+	if err != nil {
+		return nil, err
+	}
+	return s, checkRevision(s, "delete it with kubectl: delete secret -n "+s.Namespace+" "+s.Name)
+}
+
+// Create implements corev1client.SecretInterface.
+func (b bounded) Create(ctx context.Context, s *corev1.Secret, opts metav1.CreateOptions) (*corev1.Secret, error) {
+	if err := checkRevision(s, smaller); err != nil {
+		return nil, err
+	}
+	return b.SecretInterface.Create(ctx, s, opts)
+}
+
+// Update implements corev1client.SecretInterface.
+func (b bounded) Update(ctx context.Context, s *corev1.Secret, opts metav1.UpdateOptions) (*corev1.Secret, error) {
+	if err := checkRevision(s, smaller); err != nil {
+		return nil, err
+	}
+	return b.SecretInterface.Update(ctx, s, opts)
+}
+
+const smaller = "use a smaller chart or smaller values"
+
+// checkRevision refuses a Secret whose revision is beyond the limits. Whether it is a revision at
+// all is left to Helm.
+func checkRevision(s *corev1.Secret, fix string) error {
+	if s.Type != Type {
+		return problem.Errorf(problem.Invalid, fix, "Secret %s is not a release of Helm: its type is %q", s.Name, s.Type)
+	}
+	raw, err := unpacked(s.Data[content])
+	if err == nil {
+		err = ofRelease.CheckJSON(raw)
+	}
+	if errors.Is(err, errTooMuch) || decode.Exceeded(err) {
+		return problem.Errorf(problem.TooLarge, fix, "Secret %s holds a release that takes too much memory: %v", s.Name, err)
+	}
+	return nil
+}
+
+var errTooMuch = fmt.Errorf("unpacked, it has more than %d MiB", MaxRelease>>20)
+
+// unpacked returns a revision's JSON. It measures what is packed before it keeps anything of it.
+func unpacked(data []byte) ([]byte, error) {
+	packed, err := base64.StdEncoding.AppendDecode(nil, data)
+	if err != nil || !bytes.HasPrefix(packed, []byte{0x1f, 0x8b}) { // releases of early versions of Helm are not packed
+		return packed, err
+	}
+	size, err := inflated(packed)
+	if err != nil {
+		return nil, err
+	}
+	unzipped, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	raw := make([]byte, size)
+	_, err = io.ReadFull(unzipped, raw)
+	return raw, err
+}
+
+// inflated returns how many bytes a gzip stands for.
+func inflated(packed []byte) (int64, error) {
+	unzipped, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return 0, err
+	}
+	n, err := io.Copy(io.Discard, io.LimitReader(unzipped, MaxRelease+1))
+	if n > MaxRelease {
+		return n, errTooMuch
+	}
+	return n, err
+}
