@@ -8,7 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -106,3 +109,84 @@ func TestRun_ClientsLeave(t *testing.T) {
 	assert.True(t, ask(idle).Close)
 	require.NoError(t, await.Receive(t, ended, "the server's end"), "it does not linger when all have left")
 }
+
+// A request is answered whose handshake takes a part of the time to drain. One that never ends
+// takes half of it.
+func TestRun_SlowHandshakes(t *testing.T) {
+	certs := httptest.NewUnstartedServer(nil)
+	certs.StartTLS()
+	defer certs.Close()
+	for name, c := range map[string]struct {
+		shakes time.Duration
+		proto  string
+	}{
+		"HTTP/1.1 after 3 s": {3 * time.Second, "http/1.1"}, "HTTP/1.1 after 9 s": {9 * time.Second, "http/1.1"},
+		"HTTP/2 after 3 s": {3 * time.Second, "h2"}, "HTTP/2 after 9 s": {9 * time.Second, "h2"}, "never": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := net.Pipe()
+				defer func() { _ = near.Close() }()
+				ln := &piped{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
+				ln.conns <- far
+				srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(handler), TLSConfig: certs.TLS.Clone()}
+				srv.TLSConfig.NextProtos = []string{c.proto}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended, began := make(chan error, 1), time.Now()
+				go func() { ended <- httpserver.Run(ctx, srv, ln, httpserver.Stop{Drain: 20 * time.Second}) }()
+				synctest.Wait() // the handshake has begun
+				cancel()
+				if c.shakes > 0 {
+					time.Sleep(c.shakes)
+					askOnce(t, near, c.proto)
+				}
+				require.NoError(t, <-ended)
+				assert.Less(t, time.Since(began), 12*time.Second)
+			})
+		})
+	}
+}
+
+// askOnce makes the handshake on a connection, and has a POST answered.
+func askOnce(t *testing.T, on net.Conn, proto string) {
+	t.Helper()
+	transport := &http.Transport{ForceAttemptHTTP2: true, DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		conn := tls.Client(on, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{proto}})
+		return conn, conn.HandshakeContext(ctx)
+	}}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://a/", strings.NewReader("text"))
+	require.NoError(t, err)
+	resp, err := transport.RoundTrip(req)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+	_, err = io.Copy(io.Discard, resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+}
+
+// piped is a listener of the connections that it is given.
+type piped struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+// Accept implements net.Listener.
+func (p *piped) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (p *piped) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (*piped) Addr() net.Addr { return &net.TCPAddr{} }
