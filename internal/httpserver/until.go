@@ -13,8 +13,8 @@ type Stop struct {
 	// Linger is how long clients of HTTP/1.1 have to leave, in which the server still accepts
 	// connections. Zero closes connections without a request at once.
 	Linger time.Duration
-	// Drain is how long the server may take in all. What is left then is cut off. Half of what Linger
-	// leaves of it is for TLS handshakes that had begun and their first requests to come.
+	// Drain is how long the server may take in all. What is left then is cut off. Half of what
+	// Linger leaves of it is for TLS handshakes that had begun and their first requests to come.
 	Drain time.Duration
 }
 
