@@ -145,7 +145,7 @@ func newCertificates(c *Config, storage *webcerts.Storage, table *gateway.Table,
 		Storage: storage, Directory: cfg.CA, Email: cfg.Email, Roots: cfg.CARoots,
 		CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, Wildcard: cfg.wildcard(), Log: c.Log.With().Str("part", "gateway").Logger(),
 		Served: func(name string) string {
-			if host, ok := table.Lookup(name); ok {
+			if host, _ := table.Lookup(name); host != nil { // also one whose visitors get 503
 				return host.Name
 			}
 			return ""

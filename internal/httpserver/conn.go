@@ -24,6 +24,7 @@ type conn struct {
 	wrapconn.Conn
 	handled atomic.Bool // from the handler's begin until the answer is sent; for good when hijacked
 	framing framing
+	settled func() // nil without TLS
 }
 
 // Read implements io.Reader.
@@ -48,8 +49,11 @@ func watchRequests(srv *http.Server) {
 		return ctx
 	}
 	srv.ConnState = func(c net.Conn, to http.ConnState) {
-		if own := ownConn(c); own != nil && to == http.StateIdle { // the answer is sent whole
+		switch own := ownConn(c); {
+		case own != nil && to == http.StateIdle: // the answer is sent whole
 			own.handled.Store(false)
+		case to == http.StateClosed:
+			settle(c)
 		}
 		if state != nil {
 			state(c, to)
@@ -58,6 +62,7 @@ func watchRequests(srv *http.Server) {
 	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if own, ok := r.Context().Value(connKey{}).(*conn); ok {
 			own.handled.Store(true)
+			settle(own)
 			if own.framing.refuses(w, r) {
 				return
 			}

@@ -51,11 +51,13 @@ func (s *server) serve() error {
 	err := s.accept()
 	if s.closing.Load() {
 		s.handshakes.Wait() // until Shutdown cancels them
+		s.fresh.Wait()
 	}
 	return err
 }
 
-// stopAccepting ends the loop, and lets handshakes go on.
+// stopAccepting ends the loop, and lets handshakes and first requests go on. The server still runs:
+// one that shuts down closes a connection of HTTP/1.1 whose first request it has just read.
 func (s *server) stopAccepting() {
 	s.closing.Store(true)
 	_ = s.listener.Close()
@@ -67,7 +69,11 @@ type server struct {
 	ctx        context.Context //nolint:containedctx // ends handshakes
 	closing    atomic.Bool
 	handshakes sync.WaitGroup
+	fresh      sync.WaitGroup // connections of HTTP/1.1 before their first request
 }
+
+// freshFor is how long a connection may have no request before it counts as idle, as in net/http.
+const freshFor = 5 * time.Second
 
 // How long to wait after a temporary error of Accept, such as too many open files.
 const (
@@ -108,11 +114,30 @@ func (s *server) take(raw net.Conn) {
 	}
 	next := net.Conn(secure)
 	if p := secure.ConnectionState().NegotiatedProtocol; err == nil && (p == "" || p == "http/1.1") {
-		next = secureConn{&conn{Conn: wrapconn.Conn{Conn: secure}}, secure}
+		next = s.freshConn(secure)
 	}
 	single := &one{conn: next}
 	if err := s.Serve(single); errors.Is(err, http.ErrServerClosed) && single.conn != nil {
 		_ = next.Close() // no server accepts it
+		settle(next)
+	}
+}
+
+// freshConn returns a connection whose first request the server waits for when it stops.
+func (s *server) freshConn(secure *tls.Conn) net.Conn {
+	s.fresh.Add(1)
+	done := sync.OnceFunc(s.fresh.Done)
+	late := time.AfterFunc(freshFor, done)
+	return secureConn{&conn{Conn: wrapconn.Conn{Conn: secure}, settled: func() {
+		late.Stop()
+		done()
+	}}, secure}
+}
+
+// settle notes that a connection has its first request, or is closed.
+func settle(c net.Conn) {
+	if own := ownConn(c); own != nil && own.settled != nil {
+		own.settled()
 	}
 }
 

@@ -8,15 +8,13 @@ import (
 	"time"
 )
 
-// handshakeGrace is how long handshakes may go on that had begun when the server stops.
-const handshakeGrace = 2 * time.Second
-
 // Stop is how a server stops.
 type Stop struct {
 	// Linger is how long clients of HTTP/1.1 have to leave, in which the server still accepts
 	// connections. Zero closes connections without a request at once.
 	Linger time.Duration
-	// Drain is how long the server may take in all. What is left then is cut off.
+	// Drain is how long the server may take in all. What is left then is cut off. Half of what
+	// Linger leaves of it is for TLS handshakes that had begun and their first requests to come.
 	Drain time.Duration
 }
 
@@ -39,7 +37,7 @@ func Run(ctx context.Context, srv *http.Server, ln net.Listener, stop Stop) erro
 	}
 	if secure {
 		s.stopAccepting()
-		late := time.NewTimer(handshakeGrace)
+		late := time.NewTimer((stop.Drain - stop.Linger) / 2)
 		defer late.Stop()
 		select {
 		case err := <-served:

@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -106,3 +108,65 @@ func TestRun_ClientsLeave(t *testing.T) {
 	assert.True(t, ask(idle).Close)
 	require.NoError(t, await.Receive(t, ended, "the server's end"), "it does not linger when all have left")
 }
+
+// A request is answered whose handshake takes a part of the time to drain. One that never ends
+// takes half of it. Clients of HTTP/2 are sent GOAWAY, and can send the request again elsewhere.
+func TestRun_SlowHandshakes(t *testing.T) {
+	certs := httptest.NewUnstartedServer(nil)
+	certs.StartTLS()
+	defer certs.Close()
+	for name, shakes := range map[string]time.Duration{"after 3 s": 3 * time.Second, "after 9 s": 9 * time.Second, "never": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := net.Pipe()
+				defer func() { _ = near.Close() }()
+				ln := &piped{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
+				ln.conns <- far
+				srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(handler), TLSConfig: certs.TLS.Clone()}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended, began := make(chan error, 1), time.Now()
+				go func() { ended <- httpserver.Run(ctx, srv, ln, httpserver.Stop{Drain: 20 * time.Second}) }()
+				synctest.Wait() // the handshake has begun
+				cancel()
+				if shakes > 0 {
+					time.Sleep(shakes)
+					conn := tls.Client(near, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true})
+					_, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\ntext")
+					require.NoError(t, err)
+					resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+					require.NoError(t, err)
+					assert.Equal(t, http.StatusOK, resp.StatusCode)
+					require.NoError(t, near.Close())
+				}
+				require.NoError(t, <-ended)
+				assert.LessOrEqual(t, time.Since(began), 10*time.Second)
+			})
+		})
+	}
+}
+
+// piped is a listener of the connections that it is given.
+type piped struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+// Accept implements net.Listener.
+func (p *piped) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (p *piped) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (*piped) Addr() net.Addr { return &net.TCPAddr{} }

@@ -78,7 +78,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, v *visit) {
 // refuses returns why a request is not passed on, and otherwise finds its host.
 func (g *Gateway) refuses(r *http.Request, v *visit) *failure {
 	left, bounded := forwards(r)
-	host, ok := g.cfg.Table.Lookup(r.Host)
+	host, served := g.cfg.Table.Lookup(r.Host)
 	switch {
 	case r.Method == http.MethodConnect: // HTTP/1.1 gives its body no length: it would be the next request
 		return &noTunnels
@@ -86,10 +86,13 @@ func (g *Gateway) refuses(r *http.Request, v *visit) *failure {
 		return &badTarget
 	case !gatewaywire.ValidHost(r.Host):
 		return &badHost
-	case !ok && !g.cfg.Table.Known():
+	case host == nil && !g.cfg.Table.Known():
 		return &starting
-	case !ok:
+	case host == nil:
 		return &unknownHost
+	case !served:
+		v.host = host // for the log
+		return &offline
 	case bounded && left == 0 && r.Method == http.MethodOptions:
 		return &lastHop
 	case bounded && left == 0:

@@ -209,6 +209,7 @@ func TestProxy_ErrorPages(t *testing.T) {
 	}), func(c *gateway.Config) { c.Limits.Requests.PerHost = 1 })
 	serves(t, w.store, "a2", time.Now(), "txt", "*.example.net")
 	serves(t, w.store, "a3", time.Now(), "txt", "off.example.com")
+	serves(t, w.store, "a4", time.Now().Add(-gateway.RoutesTTL), "txt", "unheard.example.com")
 	require.NoError(t, w.table.Refresh(t.Context()))
 	c := w.client(true)
 	check := func(url string, status int, code, says string) {
@@ -234,6 +235,9 @@ func TestProxy_ErrorPages(t *testing.T) {
 	check("https://"+host+"/", 503, "unavailable", "starting, or has stopped")
 	w.disconnect()
 	check("https://off.example.com/", 503, "unavailable", "not connected")
+	for _, scheme := range []string{"http", "https"} {
+		check(scheme+"://unheard.example.com/", 503, "unavailable", "not connected")
+	}
 
 	_, err := c.Do(request(t, http.MethodGet, "https://unknown.example.org/", nil))
 	require.Error(t, err, "there is no certificate for a host that is not served")

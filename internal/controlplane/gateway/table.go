@@ -58,21 +58,19 @@ func NewTable(s *store.Store, now func() time.Time) *Table {
 	return &Table{store: s, now: now, agents: map[string]agentRoutes{}, claims: map[string]map[string]store.HostClaim{}, hosts: map[string]*Host{}, known: make(chan struct{})}
 }
 
-// Lookup returns the host of a request. The port is ignored. A wildcard covers one label.
-func (t *Table) Lookup(host string) (*Host, bool) {
+// Lookup returns the host of a request, nil if no agent has it, and whether it is served: its agent
+// was heard within RoutesTTL. The port is ignored. A wildcard covers one label.
+func (t *Table) Lookup(host string) (found *Host, served bool) {
 	host = normal(host)
 	t.mu.RLock()
-	found := t.hosts[host]
+	found = t.hosts[host]
 	if found == nil {
 		if _, parent, ok := strings.Cut(host, "."); ok {
 			found = t.hosts["*."+parent]
 		}
 	}
 	t.mu.RUnlock()
-	if found == nil || t.now().Sub(found.heard) >= RoutesTTL {
-		return nil, false
-	}
-	return found, true
+	return found, found != nil && t.now().Sub(found.heard) < RoutesTTL
 }
 
 // Named reports whether a host is served by its own name, and not by a wildcard alone.

@@ -81,6 +81,10 @@ func TestTable_FollowsDatabase(t *testing.T) {
 
 	now = now.Add(gateway.RoutesTTL)
 	is("www.example.org", "") // unheard for long
+	known, _ := table.Lookup("www.example.org")
+	assert.NotNil(t, known)
+	unknown, _ := table.Lookup("www.example.net")
+	assert.Nil(t, unknown)
 	assert.Empty(t, table.Hosts())
 	assert.False(t, table.Named("www.example.org"))
 	require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error { return tx.HeardRoutes(t.Context(), "a2", now) }))

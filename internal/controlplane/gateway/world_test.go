@@ -78,7 +78,7 @@ func newWorldWith(t *testing.T, handler *agentside.Handler, backend http.Handler
 	storage := &webcerts.Storage{DB: w.store, Key: ca.NewKey(), Holder: "test", Now: time.Now}
 	internal := &webcerts.Internal{Storage: storage, Now: time.Now}
 	certs := webcerts.New(webcerts.Config{Storage: storage, Internal: internal, Log: zerolog.Nop(), Served: func(name string) string {
-		if host, ok := w.table.Lookup(name); ok {
+		if host, _ := w.table.Lookup(name); host != nil {
 			return host.Name
 		}
 		return ""
