@@ -19,7 +19,7 @@ func newApprovals() *cobra.Command {
 		Use:   "approvals",
 		Short: "List the commands of Runners that wait for an approval",
 		Long: "List the commands that wait for an approval, and those that were approved and not sent again yet.\n" +
-			"Below the table is the whole of each command, except that secret values are replaced by their length.\n\n" +
+			"Below the table is the whole of each command. Each secret value is replaced by its length.\n\n" +
 			"A command waits if a rule of the policy with `approval` allows it.",
 		Args:    cobra.NoArgs,
 		Example: `  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent approvals`,
