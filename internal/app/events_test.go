@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -163,11 +162,14 @@ func TestEvents_ResentAfterRestore(t *testing.T) {
 				err = problem.Errorf(problem.Conflict, "send the current states", "events are missing")
 			})
 		}
-		if err == nil && call.Current != nil {
+		if err != nil {
+			return err
+		}
+		if call.Current != nil {
 			assert.Zero(t, call.After)
 			ranges = append(ranges, *call.Current)
 		}
-		return cmp.Or(err, r.take(ctx, call))
+		return r.take(ctx, call)
 	})
 	deploy(t, e, kept, web())
 	eventually(t, "it is announced, and that is noted", func() bool {

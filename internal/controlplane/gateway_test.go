@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
@@ -318,11 +319,11 @@ func TestReadiness_Gateway(t *testing.T) {
 	assert.Contains(t, r.Checks["gateway-domain"], "failed: *.apps.example.com is not in DNS")
 	assert.Contains(t, r.Checks["gateway-certificates"], "ok: ")
 	shop := p.registered("shop")
-	tell(shop, routeTo("web-n-shop.apps.example.com", "/", "web"))
+	tell(shop, routeTo(controlapi.GivenHost("web", "n", shop.id.AgentID, "apps.example.com"), "/", "web"))
 	p.readyWhen("serving it", func(r readiness) bool { return r.Checks["gateway"] == "ok: 1 hosts are served" })
 	state, err := shop.client.Routes(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, "shop", state.Agent)
+	assert.Equal(t, shop.id.AgentID, state.Agent)
 	require.Len(t, state.Hosts, 1)
 	assert.Contains(t, []string{"ready", "pending"}, state.Hosts[0].Certificate)
 }
