@@ -241,7 +241,7 @@ func TestPublicApp_KeepsHost(t *testing.T) {
 		a, err := e.Get(t.Context(), thief)
 		require.NoError(t, err)
 		i := slices.IndexFunc(a.Status.Conditions, func(c runnerapi.Condition) bool { return c.Type == runnerapi.ConditionIngressReady })
-		return i >= 0 && contains(a.Status.Conditions[i].Message, "given to another App") && a.Status.PublicURLs == nil
+		return i >= 0 && contains(a.Status.Conditions[i].Fix, "given to another App") && a.Status.PublicURLs == nil
 	})
 }
 
