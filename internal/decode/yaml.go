@@ -177,3 +177,15 @@ func marker(line []byte) bool {
 	rest, ok := bytes.CutPrefix(line, []byte("---"))
 	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
 }
+
+// ServerJSON converts one YAML document to JSON as Kubernetes' API server does. A field that is there
+// twice is an error, and so is a second document, which the API server does not read.
+func (l Limits) ServerJSON(text []byte) ([]byte, error) {
+	if err := l.PlainAliases(text); err != nil {
+		return nil, err
+	}
+	if len(Split(text)) != 1 {
+		return nil, errors.New("it has several documents, of which only one is read")
+	}
+	return yaml.YAMLToJSONStrict(text)
+}

@@ -271,7 +271,7 @@ func TestCache_KeepsLargeAppTwice(t *testing.T) {
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	size := int64(after.HeapAlloc) - int64(before.HeapAlloc) //nolint:gosec // far below
+	size := int64(after.HeapAlloc) - int64(before.HeapAlloc)
 	t.Logf("%d KiB stay of an App of %d KiB", size>>10, large>>10)
 	assert.Less(t, size, int64(large)*5/2)
 	runtime.KeepAlive(kept)

@@ -53,7 +53,7 @@ func (s *Server) RecordSignIn(ctx context.Context, in SignIn, refused error, ope
 // would push older records out of the audit log. The control plane's log has them all.
 func (s *Server) recordRefusal(in SignIn, r *record, refused error) {
 	s.performer.log.Warn().Str("operator", r.Runner).Str("subject", in.Subject).Str("requestId", r.RequestID).Err(refused).Msg("sign-in to the console refused")
-	named, now := in.Operator != "", s.performer.recorder.now() // those without a name cannot use up the bound of those with one
+	named, now := in.Operator != "", s.performer.now() // those without a name cannot use up the bound of those with one
 	if s.refusedSignIns.Wait(named, now) > 0 {
 		return
 	}

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -61,11 +60,8 @@ func setsExternalIPs(h http.Header, body []byte) (bool, error) {
 		err := decodeKubernetes(media, body, &service)
 		return len(service.Spec.ExternalIPs) > 0, err
 	case strings.HasSuffix(media, "yaml"):
-		if err := request.Decoder.PlainAliases(body); err != nil {
-			return false, err
-		}
 		var err error
-		if body, err = yaml.YAMLToJSONStrict(body); err != nil {
+		if body, err = request.Decoder.ServerJSON(body); err != nil {
 			return false, err
 		}
 	case media != "" && !strings.HasSuffix(media, "json"):

@@ -104,7 +104,7 @@ func TestLastingPath_KeepsLink(t *testing.T) {
 	link := filepath.Join(dir, "pipeops-runner")
 	require.NoError(t, os.Symlink(self, link))
 	other := filepath.Join(t.TempDir(), "pipeops-runner")
-	require.NoError(t, os.WriteFile(other, nil, 0o755)) //nolint:gosec // another program of that name
+	require.NoError(t, os.WriteFile(other, nil, 0o755))
 	for _, c := range []struct{ path, called, want string }{
 		{dir, "pipeops-runner", link},
 		{dir, self + "/../pipeops-runner", link}, // called by another path, and in PATH

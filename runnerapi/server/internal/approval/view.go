@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"mime"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
@@ -112,13 +110,13 @@ func (a Request) decoded() (any, error) {
 	}
 	text := a.Body
 	if a.kubernetes != nil {
-		media, _, err := mime.ParseMediaType(http.Header(a.Headers).Get("Content-Type"))
+		media, _, err := mime.ParseMediaType(a.Headers.Get("Content-Type"))
 		switch {
 		case err != nil && len(a.Headers["Content-Type"]) > 0, len(a.Headers["Content-Type"]) > 1:
 			return nil, fmt.Errorf("the content type of its body makes no sense")
 		case strings.HasSuffix(media, "yaml"):
-			if text, err = oneYAML(text); err != nil {
-				return nil, err
+			if text, err = request.Decoder.ServerJSON(text); err != nil {
+				return nil, fmt.Errorf("its body cannot be read: %s", printable.Clip(err.Error()))
 			}
 		case media != "" && !strings.HasSuffix(media, "json"):
 			return nil, fmt.Errorf("its body is %.80q, and only JSON and YAML can be shown", media)
@@ -136,21 +134,6 @@ func plainJSON(text []byte) (v any, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	return v, d.Decode(&v)
-}
-
-// oneYAML converts a document as the API server does.
-func oneYAML(text []byte) ([]byte, error) {
-	if err := request.Decoder.PlainAliases(text); err != nil {
-		return nil, fmt.Errorf("its body cannot be read: %w", err)
-	}
-	if len(decode.Split(text)) != 1 {
-		return nil, fmt.Errorf("its body has several documents, of which only one is read")
-	}
-	converted, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return nil, fmt.Errorf("its body is not YAML, or has a field twice")
-	}
-	return converted, nil
 }
 
 // documents decodes manifests as the call that applies them does.
