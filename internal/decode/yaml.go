@@ -178,8 +178,8 @@ func marker(line []byte) bool {
 	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
 }
 
-// ServerJSON converts one YAML document to JSON as Kubernetes' API server does. A field that is there
-// twice is an error, and so is a second document, which the API server does not read.
+// ServerJSON converts one YAML document to JSON as Kubernetes' API server does. A field that is
+// there twice is an error, and so is a second document, which the API server does not read.
 func (l Limits) ServerJSON(text []byte) ([]byte, error) {
 	if err := l.PlainAliases(text); err != nil {
 		return nil, err
