@@ -207,7 +207,7 @@ func TestFairShares_LeaveRoom(t *testing.T) {
 	assert.True(t, ok)
 }
 
-// TestWorkers_ShareByOwner: an owner whose work does not end keeps none of another's waiting.
+// TestWorkers_ShareByOwner: an owner whose work does not end does not delay that of others.
 func TestWorkers_ShareByOwner(t *testing.T) {
 	done, hang := make(chan struct{}, 8), make(chan struct{})
 	w := NewWorkers(4, 2, func() { done <- struct{}{} })

@@ -31,16 +31,16 @@ func leaderOf(agentID string, l controlapi.Leadership) store.EventLeader {
 
 // unknown returns the events of a call. Of current states, it returns those that are not the last
 // known ones, and the ends of the Apps that are missing.
-func unknown(ctx context.Context, tx *store.Tx, agentID string, told controlapi.EventsRequest) ([]controlapi.Event, error) {
-	if told.Current == nil {
-		return told.Events, nil
+func unknown(ctx context.Context, tx *store.Tx, agentID string, call controlapi.EventsRequest) ([]controlapi.Event, error) {
+	if call.Current == nil {
+		return call.Events, nil
 	}
 	known, err := lastOfApps(ctx, tx, agentID)
 	if err != nil {
 		return nil, err
 	}
 	var events []controlapi.Event
-	for _, e := range told.Events {
+	for _, e := range call.Events {
 		if e.App == nil {
 			continue
 		}
@@ -51,7 +51,7 @@ func unknown(ctx context.Context, tx *store.Tx, agentID string, told controlapi.
 		delete(known, key)
 	}
 	for key, last := range known {
-		if last.kind != announce.AppRemoved && told.Current.Has(key.Namespace, key.Name) {
+		if last.kind != announce.AppRemoved && call.Current.Has(key.Namespace, key.Name) {
 			events = append(events, controlapi.Event{ID: "end-of-" + last.id, Type: string(announce.AppRemoved), App: &controlapi.AppEvent{
 				Namespace: key.Namespace, Name: key.Name, Image: last.app.Image, Generation: last.app.Generation,
 			}})
