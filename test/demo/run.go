@@ -221,7 +221,7 @@ func (d *demo) public(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	url, err := d.runner(ctx, "status", agentName, app, "-n", namespace, "-o", "jsonpath={.status.publicURLs[0]}")
+	url, err := d.runner(ctx, "status", agentName, app, "-n", namespace, "-o", "jsonpath={.status.publicUrls[0]}")
 	if err != nil {
 		return "", err
 	}
