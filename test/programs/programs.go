@@ -53,7 +53,9 @@ var (
 	Helm        = Program{Package: "helm.sh/helm/v4/cmd/helm", Module: "test/chart/tools"}
 	Helm3       = Program{Package: "helm.sh/helm/v3/cmd/helm", Name: "helm3", Module: "test/chart/helm3"}
 	Kubeconform = Program{Package: "github.com/yannh/kubeconform/cmd/kubeconform", Module: "test/chart/tools"}
-	H2spec      = Program{Package: "github.com/summerwind/h2spec/cmd/h2spec", Module: "test/h2spec/tools"}
+	H2spec      = Program{Package: "github.com/summerwind/h2spec/cmd/h2spec", Module: "test/conformance/tools"}
+	GRPCClient  = Program{Package: "google.golang.org/grpc/interop/client", Name: "grpcclient", Module: "test/conformance/tools"}
+	GRPCServer  = Program{Package: "./grpcserver", Module: "test/conformance/tools"}
 	// Esbuild compiles TypeScript, and does not check types.
 	Esbuild = Program{Package: "github.com/evanw/esbuild/cmd/esbuild", Module: "test/e2e/tools"}
 	// Dex is an OpenID provider, with a main package of the test's own.

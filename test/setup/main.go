@@ -59,8 +59,8 @@ var (
 	hugo = compile{flags: []string{"-modfile=internal/tools/hugo/go.mod"}, patterns: []string{"tool"}}
 	// The alert rules' tests build it with these flags.
 	promtool = compile{dir: "test/upstream/prometheus", flags: []string{"-tags=remove_all_sd"}, patterns: []string{"github.com/prometheus/prometheus/cmd/promtool"}}
-	// The gateway's tests of HTTP/2 build it with these flags.
-	h2spec = compile{dir: "test/h2spec/tools", patterns: []string{"tool"}}
+	// The gateway's tests of HTTP/2 and gRPC build them with these flags.
+	conformance = compile{dir: "test/conformance/tools", patterns: []string{"tool", "./grpcserver"}}
 	// The test of the Runner in TypeScript builds it with these flags.
 	esbuild = compile{dir: "test/e2e/tools", patterns: []string{"tool"}}
 	// The console's tests sign in at it, built with these flags.
@@ -118,7 +118,7 @@ func stepsFor(what string) []step {
 			compileTests, compileReporter,
 		}
 		if what == "test-all" {
-			steps = append(steps, getMachines, getSimulation, getBrowser, getLanguages, step{"compile h2spec", h2spec.run}, step{"compile esbuild", esbuild.run}, step{"compile dex", dex.run},
+			steps = append(steps, getMachines, getSimulation, getBrowser, getLanguages, step{"compile h2spec and gRPC's tests", conformance.run}, step{"compile esbuild", esbuild.run}, step{"compile dex", dex.run},
 				compileUpstream,
 				step{"compile Helm 3", helm3.run}, step{"compile nfpm", nfpm.run}, step{"compile Hugo", hugo.run}, compileRaces)
 		}

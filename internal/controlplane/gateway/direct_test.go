@@ -31,6 +31,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/direct"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	agentside "github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -49,6 +50,50 @@ type site struct {
 	balancer *faultproxy.Proxy
 	gateway  *gateway.Gateway
 	app      string // address of the App
+	name     string // its host
+}
+
+// newSiteIn is a site for an App in one of the gateway's modes: the App is at an address, and
+// behind a load balancer. The site is found when that accepts.
+func newSiteIn(t *testing.T, mode, name, app string, balancer net.Listener, change ...func(*gateway.Config)) *site {
+	t.Helper()
+	s := &site{balancer: faultproxy.New(t, balancer.Addr().String()), app: app, name: name}
+	s.world = newWorld(t, nil, append([]func(*gateway.Config){func(c *gateway.Config) {
+		c.Direct = gateway.Direct{Allowed: loopback, Port: s.balancer.Port(), Timing: quick, Mode: mode}
+	}}, change...)...)
+	s.gateway = s.world.gateway
+	s.handler.Endpoints = agentside.Endpoints{Allowed: loopback, Port: s.balancer.Port()}
+	if name != host {
+		serves(t, s.store, "a1", time.Now(), hosts.CNAME, name)
+	}
+	return s
+}
+
+// found has the agent report the load balancer, and waits until the gateway is in its mode.
+func (s *site) found(mode string) {
+	s.t.Helper()
+	s.endpoint("127.0.0.1")
+	if mode == gateway.ModeDirect {
+		s.awaitMode(mode, "")
+	}
+}
+
+// accept handles the connections to a listener until the context ends.
+func accept(ctx context.Context, ln net.Listener, handle func(net.Conn)) error {
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	defer context.AfterFunc(ctx, func() { _ = ln.Close() })()
+	for {
+		conn, err := ln.Accept()
+		if err != nil {
+			return err
+		}
+		conns.Go(func() {
+			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+			handle(conn)
+			_ = conn.Close()
+		})
+	}
 }
 
 // newSite has an App that answers which way a request came.
@@ -58,7 +103,7 @@ func newSite(t *testing.T, change ...func(*gateway.Config)) *site { return newSi
 // own.
 func newSiteAt(t *testing.T, port int, change ...func(*gateway.Config)) *site {
 	t.Helper()
-	s := &site{}
+	s := &site{name: host}
 	app := func(way string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Upgrade") != "" {
@@ -104,10 +149,10 @@ func fixed(c *tls.Certificate) func() *tls.Certificate {
 // endpoint has the agent report an endpoint of the host.
 func (s *site) endpoint(endpoint string) {
 	s.t.Helper()
-	s.handler.Set([]agentside.Route{{Host: host, Path: "/", PathType: "Prefix", Addresses: []string{s.app}, Endpoint: endpoint}})
+	s.handler.Set([]agentside.Route{{Host: s.name, Path: "/", PathType: "Prefix", Addresses: []string{s.app}, Endpoint: endpoint}})
 	require.NoError(s.t, s.store.Update(s.t.Context(), func(tx *store.Tx) error {
 		return tx.PutRoutes(s.t.Context(), "a1", []store.Route{
-			{Host: host, Path: "/", PathType: "Prefix", TLS: true, Namespace: "n", Service: "s", Port: 80, Endpoint: endpoint},
+			{Host: s.name, Path: "/", PathType: "Prefix", TLS: true, Namespace: "n", Service: "s", Port: 80, Endpoint: endpoint},
 		}, store.RouteSet{Digest: endpoint, At: time.Now()})
 	}))
 	require.NoError(s.t, s.table.Refresh(s.t.Context()))

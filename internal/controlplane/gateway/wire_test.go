@@ -21,9 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
-	agentside "github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
-	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 )
 
 // app speaks HTTP/1.1 by hand. It reports whether the connection takes another request.
@@ -42,39 +40,16 @@ func newWire(t *testing.T, mode string, change ...func(*gateway.Config)) *wire {
 	t.Helper()
 	w := &wire{seen: make(chan string, 64)}
 	plain, secure := listen(t), tls.NewListener(listen(t), &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*issued(t)}})
-	w.site = &site{balancer: faultproxy.New(t, secure.Addr().String()), app: plain.Addr().String()}
-	w.world = newWorld(t, nil, append([]func(*gateway.Config){func(c *gateway.Config) {
-		c.Direct = gateway.Direct{Allowed: loopback, Port: w.balancer.Port(), Timing: quick, Mode: mode}
-	}}, change...)...)
-	w.gateway = w.world.gateway
-	w.handler.Endpoints = agentside.Endpoints{Allowed: loopback, Port: w.balancer.Port()}
+	w.site = newSiteIn(t, mode, host, plain.Addr().String(), secure, change...)
 	for _, ln := range []net.Listener{plain, secure} {
 		w.run(func(ctx context.Context) error { return w.serve(ctx, ln) })
 	}
-	w.endpoint("127.0.0.1")
-	if mode == gateway.ModeDirect {
-		w.awaitMode(mode, "")
-	}
+	w.found(mode)
 	return w
 }
 
 // serve is the App at one of its two ports.
-func (w *wire) serve(ctx context.Context, ln net.Listener) error {
-	var conns sync.WaitGroup
-	defer conns.Wait()
-	defer context.AfterFunc(ctx, func() { _ = ln.Close() })()
-	for {
-		conn, err := ln.Accept()
-		if err != nil {
-			return err
-		}
-		conns.Go(func() {
-			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-			w.converse(conn)
-			_ = conn.Close()
-		})
-	}
-}
+func (w *wire) serve(ctx context.Context, ln net.Listener) error { return accept(ctx, ln, w.converse) }
 
 func (w *wire) converse(conn net.Conn) {
 	var got bytes.Buffer

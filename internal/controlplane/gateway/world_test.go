@@ -48,6 +48,7 @@ type world struct {
 	limited       *limit.Listener // counts connections of HTTP/3
 	gateway       *gateway.Gateway
 	roots         *x509.CertPool
+	root          []byte // of roots, in PEM
 
 	mu      sync.Mutex
 	dial    func(ctx context.Context, agentID string) (net.Conn, error)
@@ -87,7 +88,7 @@ func newWorldWith(t *testing.T, handler *agentside.Handler, backend http.Handler
 	require.NoError(t, certs.Ensure(t.Context(), host)) // a handshake takes no longer for it
 	root, err := internal.Root(t.Context())
 	require.NoError(t, err)
-	w.roots = x509.NewCertPool()
+	w.root, w.roots = root, x509.NewCertPool()
 	require.True(t, w.roots.AppendCertsFromPEM(root))
 	secure, plain := listen(t), listen(t)
 	w.secure, w.plain = secure.Addr(), plain.Addr()
@@ -140,15 +141,20 @@ func (w *world) run(part func(context.Context) error) {
 	})
 }
 
-// backend serves, in HTTP/1.1 and HTTP/2 without TLS, and returns its address.
 func (w *world) backend(h http.Handler) string {
 	w.t.Helper()
+	return backend(w.t, h)
+}
+
+// backend serves, in HTTP/1.1 and HTTP/2 without TLS, and returns its address.
+func backend(t *testing.T, h http.Handler) string {
+	t.Helper()
 	srv := httptest.NewUnstartedServer(h)
 	srv.Config.Protocols = new(http.Protocols)
 	srv.Config.Protocols.SetHTTP1(true)
 	srv.Config.Protocols.SetUnencryptedHTTP2(true)
 	srv.Start()
-	w.t.Cleanup(srv.Close)
+	t.Cleanup(srv.Close)
 	return srv.Listener.Addr().String()
 }
 

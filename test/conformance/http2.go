@@ -1,6 +1,6 @@
-// Package h2spec runs h2spec, the conformance tests of HTTP/2 (RFC 9113) and HPACK (RFC 7541),
-// against a server.
-package h2spec
+// Package conformance runs the conformance tests of others: h2spec (HTTP/2, RFC 9113; HPACK, RFC 7541),
+// and the interoperability tests of gRPC.
+package conformance
 
 import (
 	"context"
@@ -36,10 +36,10 @@ type suite struct {
 	} `xml:"testcase"`
 }
 
-// Run runs all cases, the strict ones too, over TLS. The server must serve the URL
+// HTTP2 runs all cases of h2spec, the strict ones too, over TLS. The server must serve the URL
 // https://HOST:PORT/, and the host has to lead to this machine. The file for the report is made in
 // a directory.
-func Run(ctx context.Context, host, port, dir string) ([]Case, error) {
+func HTTP2(ctx context.Context, host, port, dir string) ([]Case, error) {
 	program, err := programs.H2spec.Build(ctx)
 	if err != nil {
 		return nil, err
