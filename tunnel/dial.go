@@ -44,6 +44,8 @@ func (t *Tunnel) connectTCP(ctx context.Context) (*line, error) {
 func (t *Tunnel) reach(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
+	t.transports.dial(true)
+	defer t.transports.dial(false)
 	return t.dial(ctx, t.cfg.ServerAddress)
 }
 

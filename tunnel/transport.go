@@ -31,7 +31,8 @@ type Fallback struct {
 	// HeadStart is how long only TCP is tried before the WebSocket is tried as well (5 s).
 	HeadStart time.Duration
 	// Patience is how long TCP must have failed before the WebSocket is tried, once TCP has worked:
-	// a control plane that restarts is not a firewall (30 s).
+	// a control plane that restarts is not a firewall (30 s). A port that does not answer at all is
+	// taken for a firewall's after HeadStart.
 	Patience time.Duration
 	// Retry is the mean interval of checks whether TCP works again (10 min).
 	Retry time.Duration
@@ -60,6 +61,7 @@ type memory struct {
 	first       Transport // tried first
 	tcpWorked   bool      // since the start
 	failedSince time.Time // the beginning of TCP's current failures; zero for none
+	dialing     bool      // the port has not answered the current attempt
 }
 
 // order returns the transport to try first, and the other one.
@@ -89,7 +91,14 @@ func (m *memory) failed() bool {
 	if m.failedSince.IsZero() {
 		m.failedSince = time.Now()
 	}
-	return !m.tcpWorked || time.Since(m.failedSince) >= m.patience
+	return !m.tcpWorked || m.dialing || time.Since(m.failedSince) >= m.patience
+}
+
+// dial records whether the tunnel's port has yet to answer.
+func (m *memory) dial(waiting bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dialing = waiting
 }
 
 // suspect records a TCP connection that was made but let nothing through: the other transport is

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
@@ -106,6 +108,47 @@ func TestTunnel_StopWhileConnecting(t *testing.T) {
 	err = await.Receive(t, ended, "the tunnel to stop")
 	require.NoError(t, err)
 	assert.Equal(t, Stopped, tunnel.Status().Phase, "%v, %+v", err, tunnel.Status())
+}
+
+// TestTunnel_PortBlocked: a port that drops packets is given up after the head start, though TCP has
+// worked before.
+func TestTunnel_PortBlocked(t *testing.T) {
+	api, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = api.Close() }()
+	cfg := tunneltest.NewCA(t).Agent("a1")
+	source := func(context.Context) (*tls.Config, error) { return cfg, nil }
+	tunnel, err := New(Config{
+		ServerAddress: dropping(t), AgentID: "a1", TLS: source, Websocket: "https://" + api.Addr().String(), WebsocketTLS: source,
+		Fallback: Fallback{HeadStart: 50 * time.Millisecond, Patience: time.Hour},
+	})
+	require.NoError(t, err)
+	tunnel.transports.worked(TCP)
+	await.Background(t, "the tunnel", tunnel.Run)
+	conn, err := api.Accept()
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+}
+
+// dropping returns an address that answers no packet: its queue of connections is full.
+func dropping(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	require.NoError(t, unix.Listen(fd, 0))
+	at, err := unix.Getsockname(fd)
+	require.NoError(t, err)
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(at.(*unix.SockaddrInet4).Port))
+	await.Until(t, "the queue is full", func() bool {
+		conn, err := (&net.Dialer{Timeout: 200 * time.Millisecond}).DialContext(t.Context(), "tcp", address)
+		if err == nil {
+			t.Cleanup(func() { _ = conn.Close() })
+		}
+		return err != nil
+	})
+	return address
 }
 
 // A server that sends many agents away at once spreads their return.

@@ -93,7 +93,7 @@ func (c *TurnConn) Take(ctx context.Context) error {
 		return err
 	}
 	c.holds.Store(true)
-	if hasEnded(c.Conn) {
+	if wrapconn.Ended(c.Conn) {
 		c.turns.gone.Add(1)
 		return errors.Join(ErrGone, c.Close())
 	}

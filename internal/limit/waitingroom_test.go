@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -105,7 +106,7 @@ func TestRoom_ClosedListener(t *testing.T) {
 // A connection is closed while it waits for its turn.
 func TestTurns_SkipClosed(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("not known here: see hasEnded")
+		t.Skip("not known here: see wrapconn.Ended")
 	}
 	turns := full(time.Minute)
 	l := open(t, Config{Handshakes: 2, Turns: turns})
@@ -114,7 +115,7 @@ func TestTurns_SkipClosed(t *testing.T) {
 	stays := dial(t, l, "127.0.0.1")
 	second := accept(t, l)
 	require.NoError(t, gone.Close())
-	await.Until(t, "the connection has ended", func() bool { return hasEnded(first.(*conn).NetConn().(*TurnConn).NetConn()) })
+	await.Until(t, "the connection has ended", func() bool { return wrapconn.Ended(first.(*conn).NetConn().(*TurnConn).NetConn()) })
 	_, err := stays.Write([]byte("hello"))
 	require.NoError(t, err)
 	await.Receive(t, turns.places, "a place that is taken")

@@ -16,7 +16,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 )
 
-// attempts bounds how often a request is tried: each may meet another connection that has ended.
+// attempts bounds how often a request is tried: each may meet another connection that has ended, but
+// for the last, which meets none that was kept.
 const attempts = 4
 
 // Transport is an http.Transport of HTTP/1.1. Its DialContext is that of New.
@@ -42,10 +43,16 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		body = &heldBody{ReadCloser: r.Body}
 	}
 	for attempt := 1; ; attempt++ {
+		if attempt == attempts {
+			t.CloseIdleConnections()
+		}
 		var used *use
 		out := r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
 			if conn, ok := got.Conn.(*countedConn); ok {
 				used = &use{conn, conn.written()}
+				if got.Reused && wrapconn.Ended(conn.Conn) { // net/http may not have read its end yet
+					conn.seal()
+				}
 				if body != nil {
 					body.used.Store(used)
 				}

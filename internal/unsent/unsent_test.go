@@ -8,13 +8,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/unsent"
+	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // mortal is a connection to which nothing can be written once it is dead.
@@ -91,4 +95,63 @@ func TestTransport_Repeats(t *testing.T) {
 			assert.Equal(t, len(c.body), len(got))
 		})
 	}
+}
+
+// unnoticed is a connection whose end nobody has read yet.
+type unnoticed struct {
+	wrapconn.Conn
+	over <-chan struct{}
+}
+
+func (u unnoticed) Read(p []byte) (int, error) {
+	n, err := u.Conn.Read(p)
+	if err != nil {
+		<-u.over
+	}
+	return n, err
+}
+
+// A server that stops ends all of the connections that are kept to it, at once.
+func TestTransport_ManyEnded(t *testing.T) {
+	const kept = 10
+	var all sync.WaitGroup
+	all.Add(kept)
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			all.Done()
+			all.Wait()
+		}
+	}))
+	t.Cleanup(srv.Close)
+	over := make(chan struct{})
+	var conns sync.Map
+	transport := unsent.New(&http.Transport{MaxIdleConnsPerHost: kept, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		conns.Store(conn, true)
+		return unnoticed{wrapconn.Conn{Conn: conn}, over}, err
+	}})
+	t.Cleanup(transport.CloseIdleConnections)
+	t.Cleanup(func() { close(over) })
+	send := func(method string) error {
+		r, err := http.NewRequestWithContext(t.Context(), method, srv.URL, io.NopCloser(strings.NewReader("text")))
+		if err != nil {
+			return err
+		}
+		resp, err := transport.RoundTrip(r)
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
+	}
+	var requests errgroup.Group
+	for range kept {
+		requests.Go(func() error { return send(http.MethodGet) })
+	}
+	require.NoError(t, requests.Wait())
+	srv.CloseClientConnections()
+	conns.Range(func(conn, _ any) bool {
+		await.Until(t, "the end has come", func() bool { return wrapconn.Ended(conn.(net.Conn)) })
+		return true
+	})
+	require.NoError(t, send(http.MethodPost))
 }

@@ -211,7 +211,7 @@ func handler(neverReady bool) http.Handler {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, fmt.Sprintf("http_requests_total %d", requests.Load()))
 	})
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		requests.Add(1)
 		answer(w, http.StatusOK, fmt.Sprintf("hello from %s: %s", podName(), os.Getenv("GREETING")))
 	})

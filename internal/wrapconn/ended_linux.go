@@ -1,4 +1,4 @@
-package limit
+package wrapconn
 
 import (
 	"net"
@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hasEnded reports whether the other end of a connection has closed it and there is nothing more to
+// Ended reports whether the other end of a connection has closed it and there is nothing more to
 // read. It does not wait, and takes nothing from what there is to read.
-func hasEnded(c net.Conn) bool {
+func Ended(c net.Conn) bool {
 	system, ok := c.(syscall.Conn)
 	if !ok {
 		return false
