@@ -96,7 +96,7 @@ type AppSpec struct {
 	ServiceAccount       *ServiceAccount `json:"serviceAccount,omitempty" doc:"Who the pods are to the Kubernetes API. By default they have no token."`
 	Spread               *Spread         `json:"spread,omitempty" doc:"How pods are spread over the cluster. By default over nodes, where that is possible."`
 	ProgressDeadline     *int32          `json:"progressDeadlineSeconds,omitempty" minimum:"10" maximum:"86400" doc:"When the rollout of a Deployment that gets no further has failed, in seconds; 600 when absent. What is plainly wrong is told at once."`
-	GraceSeconds         *int64          `json:"terminationGraceSeconds,omitempty" minimum:"0" maximum:"86400" doc:"Seconds from SIGTERM to SIGKILL; 30 when absent."`
+	GraceSeconds         *int64          `json:"terminationGraceSeconds,omitempty" minimum:"0" maximum:"86400" doc:"Seconds until SIGKILL, of which the pods of an App with an ingress serve on for three before SIGTERM; 30 when absent."`
 
 	PodLabels      map[string]string `json:"podLabels,omitempty" maxProperties:"32" doc:"Labels of the pods, beside the agent's own."`
 	PodAnnotations map[string]string `json:"podAnnotations,omitempty" maxProperties:"32" doc:"Annotations of the pods."`

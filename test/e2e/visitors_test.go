@@ -36,7 +36,9 @@ func TestVisitors_LoseNoPOST(t *testing.T) {
 	url := strings.TrimSpace(pipeops(t, "status", agentName, app, "-o", "jsonpath={.status.publicUrls[0]}"))
 	visitor, err := sys.Visitor(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, harness.Eventually(t.Context(), url+" answers", func(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, url+" answers", func(ctx context.Context) error {
 		_, err := post(ctx, visitor, url)
 		return err
 	}))

@@ -6,7 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -71,6 +73,18 @@ func Quantity(s string) (resource.Quantity, bool) {
 	q, err := resource.ParseQuantity(s)
 	return q, err == nil && s != ""
 }
+
+// lifecycle has a pod behind an ingress go on for a moment before its App gets SIGTERM: load balancers
+// and the gateway still lead visitors to it until they hear of its end.
+func lifecycle(a *v1alpha1.App) *corev1.Lifecycle {
+	if a.Spec.Ingress == nil || a.Spec.Type.Runs() || grace(a) <= servingSeconds {
+		return nil
+	}
+	return &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: servingSeconds}}}
+}
+
+// grace returns the seconds from the decision to end a pod to SIGKILL.
+func grace(a *v1alpha1.App) int64 { return ptr.Deref(a.Spec.GraceSeconds, gracePeriod) }
 
 // probe writes Kubernetes' defaults out, so that drift in them is seen too.
 func probe(p *runnerapi.Probe) *corev1.Probe {

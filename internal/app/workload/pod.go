@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -21,7 +20,7 @@ func podTemplate(a *v1alpha1.App) corev1.PodTemplateSpec {
 			Containers:                    []corev1.Container{containerOf(a)},
 			AutomountServiceAccountToken:  new(false),
 			EnableServiceLinks:            new(false),
-			TerminationGracePeriodSeconds: new(ptr.Deref(a.Spec.GraceSeconds, gracePeriod)),
+			TerminationGracePeriodSeconds: new(grace(a)),
 			SecurityContext:               podSecurity(a.Spec.Security),
 			TopologySpreadConstraints:     spread(a),
 			Volumes:                       volumes(a),
@@ -74,6 +73,7 @@ func containerOf(a *v1alpha1.App) corev1.Container {
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError, // the diagnosis shows it
 		SecurityContext:          containerSecurity(a.Spec.Security),
 		VolumeMounts:             mounts(a),
+		Lifecycle:                lifecycle(a),
 	}
 	for _, p := range a.Spec.Ports {
 		c.Ports = append(c.Ports, corev1.ContainerPort{Name: p.Name, ContainerPort: p.Port, Protocol: protocol(p)})

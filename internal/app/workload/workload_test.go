@@ -41,6 +41,30 @@ func TestSizing_AppliedInTemplate(t *testing.T) {
 	assert.Equal(t, own, requests(), "turned off, it is gone")
 }
 
+// TestPod_ServesUntilUnrouted: a pod to which visitors are led goes on before SIGTERM, where its
+// grace period has room for that.
+func TestPod_ServesUntilUnrouted(t *testing.T) {
+	visited := runnerapi.AppSpec{Image: "a", Ports: []runnerapi.Port{{Port: 80}}, Ingress: &runnerapi.Ingress{Public: true}}
+	for name, c := range map[string]struct {
+		change func(*runnerapi.AppSpec)
+		want   int64
+	}{
+		"with an ingress":    {func(*runnerapi.AppSpec) {}, servingSeconds},
+		"without":            {func(s *runnerapi.AppSpec) { s.Ingress = nil }, 0},
+		"no time":            {func(s *runnerapi.AppSpec) { s.GraceSeconds = new(int64(servingSeconds)) }, 0},
+		"enough time":        {func(s *runnerapi.AppSpec) { s.GraceSeconds = new(int64(servingSeconds + 1)) }, servingSeconds},
+		"not there to serve": {func(s *runnerapi.AppSpec) { s.Type = runnerapi.TypeJob }, 0},
+	} {
+		spec := visited
+		c.change(&spec)
+		got := int64(0)
+		if l := podTemplate(&v1alpha1.App{Spec: spec}).Spec.Containers[0].Lifecycle; l != nil {
+			got = l.PreStop.Sleep.Seconds
+		}
+		assert.Equal(t, c.want, got, name)
+	}
+}
+
 // TestPod_WithinBaseline makes the loosest pod that a spec can ask for: whatever a Runner sends, it
 // gets no part of the node. For annotations see internal/policy/TestPolicy_AnnotationsByName.
 func TestPod_WithinBaseline(t *testing.T) {
