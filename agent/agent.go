@@ -309,4 +309,5 @@ func (a *Agent) leave(life context.Context, tun *tunnel.Set, engine *app.Engine)
 	if err := tun.Drain(ctx); err != nil {
 		a.log.Warn().Err(err).Msg("the control plane may still send Runners here")
 	}
+	a.public.Finish(life)
 }

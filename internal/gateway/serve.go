@@ -8,6 +8,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 const (
@@ -20,6 +21,14 @@ const (
 // Leave has the gateway use other streams than those that are open now. It is called before the
 // agent takes no new ones.
 func (h *Handler) Leave(ctx context.Context) { h.leaving.Leave(ctx, 2*gatewaywire.StreamIdle) }
+
+// Finish waits for the streams that the gateway opened before it opens no more: one of these may
+// bring its first request only now. It is called before Serve's context ends.
+func (h *Handler) Finish(ctx context.Context) {
+	if retry.Wait(ctx, gatewaywire.StreamIdle) {
+		h.Leave(ctx)
+	}
+}
 
 // Serve takes public requests from a listener of the tunnel until the context ends. Those that are
 // under way then have the time drain to finish.
