@@ -166,7 +166,7 @@ func removeAgent(t *testing.T, namespace string, others ...string) {
 	assert.NoError(t, err, out)
 }
 
-// TestChart_TwoReplicas: two replicas serve. test/e2e covers the death of one.
+// TestChart_TwoReplicas: two replicas serve. test/chaos covers the death of one, test/e2e that of all in turn.
 func TestChart_TwoReplicas(t *testing.T) {
 	suite.Release(t, "further lives of the charts")
 	sys := system(t)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,31 +118,4 @@ func sections(t *testing.T, said string) (showed map[string]string, table string
 		showed[all[i].title] = text
 	}
 	return showed, table
-}
-
-// TestDemo_FailsWithStep has the demo use a cluster that does not answer.
-func TestDemo_FailsWithStep(t *testing.T) {
-	suite.Release(t, "the demo, which CI runs beside")
-	if testing.Short() {
-		t.Skip("builds the three programs")
-	}
-	dead, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, dead.Close())
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `apiVersion: v1
-kind: Config
-clusters: [{name: dead, cluster: {server: "https://%s"}}]
-users: [{name: nobody, user: {token: none}}]
-contexts: [{name: dead, context: {cluster: dead, user: nobody}}]
-current-context: dead
-`, dead.Addr()), 0o600))
-	said, code := makeDemo(t, "DEMO_KEEP=0", "KUBECONFIG="+kubeconfig, "DEMO_REGISTRY=registry.example.com/me")
-	t.Log(said)
-	assert.NotZero(t, code)
-	assert.Regexp(t, `(?m)^1\. Build the three programs  +pipeops-agent`, said)
-	assert.Regexp(t, `(?m)^2\. A real Kubernetes +FAILED: the cluster at `, said)
-	assert.Regexp(t, `(?m)^demo: failed: A real Kubernetes: .*connection refused`, said)
-	assert.NotContains(t, said, "== 3. ")
-	assert.NotContains(t, said, "demo: ok")
 }

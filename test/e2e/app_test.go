@@ -16,7 +16,6 @@ import (
 
 // Exit codes of pipeops-runner, as its help lists them.
 const (
-	exitFailure  = 1
 	exitFailed   = 3 // the App is Failed
 	exitNotFound = 4
 	exitRefused  = 7

@@ -2,15 +2,11 @@ package harness
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // ScaleAgent sets the number of the agent's replicas and waits until all of them are
@@ -75,45 +71,4 @@ func (s *System) AgentPods(ctx context.Context) ([]corev1.Pod, error) {
 		}
 	}
 	return pods, nil
-}
-
-// AgentLeader returns the pod of the replica that leads.
-func (s *System) AgentLeader(ctx context.Context) (string, error) {
-	lease, err := s.Kube.Clientset.CoordinationV1().Leases(agentNamespace).Get(ctx, agentObject, metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-		return "", errors.New("no replica of the agent leads")
-	}
-	return *lease.Spec.HolderIdentity, nil
-}
-
-// KillReplica ends a replica as the death of its node does: its process has no time to react, and
-// its pod does not come back. In a cluster elsewhere it has a short time.
-func (s *System) KillReplica(ctx context.Context, pod string) error {
-	if s.Cluster != nil {
-		pids, err := s.agentPIDs()
-		if err != nil {
-			return err
-		}
-		pid, ok := pids[pod]
-		if !ok {
-			return fmt.Errorf("pod %s has no process of the agent: %v", pod, pids)
-		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			return err
-		}
-	}
-	err := s.Kube.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: pod}}, client.GracePeriodSeconds(0))
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
-}
-
-// PodLog returns the log of an agent's pod.
-func (s *System) PodLog(ctx context.Context, pod string) (string, error) {
-	text, err := s.Kube.Clientset.CoreV1().Pods(agentNamespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(ctx)
-	return string(text), err
 }
