@@ -1,11 +1,14 @@
 package appfile_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/appfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
@@ -31,6 +34,26 @@ func TestRead(t *testing.T) {
 	file, err = appfile.Read([]byte("apiVersion: pipeops.io/v1alpha1\nkind: App\nmetadata: {name: web, namespace: shop, labels: {a: b}}\nspec: {image: a}\n"))
 	require.NoError(t, err)
 	assert.Equal(t, appfile.File{Namespace: "shop", Name: "web", Spec: runnerapi.AppSpec{Image: "a"}}, file)
+}
+
+// TestRead_InputsLikeKubectl compares with kubectl's decoder, which leaves types to the API server:
+// that would refuse the number and the truth value of the second one.
+func TestRead_InputsLikeKubectl(t *testing.T) {
+	read := func(name string) (appfile.File, runnerapi.AppSpec, error) {
+		text, err := os.ReadFile(filepath.Join("testdata", "inputs", name))
+		require.NoError(t, err)
+		file, err := appfile.Read(text)
+		require.NoError(t, err)
+		var want runnerapi.AppSpec
+		return file, want, yaml.UnmarshalStrict(text, &want)
+	}
+	have, want, err := read("01b-app-merge-key-override.yaml")
+	require.NoError(t, err)
+	assert.Equal(t, want, have.Spec)
+	assert.EqualValues(t, 20, have.Spec.Probes.Liveness.PeriodSeconds)
+	have, _, err = read("10-app-number-env.yaml")
+	require.ErrorContains(t, err, "number")
+	assert.Equal(t, []runnerapi.EnvVar{{Name: "PORT", Value: "8080"}, {Name: "DEBUG", Value: "true"}}, have.Spec.Env)
 }
 
 func TestRead_NamesMistakes(t *testing.T) {

@@ -13,14 +13,20 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 )
 
-// mergedOf returns the values of flags in JSON.
-func mergedOf(t *testing.T, stdin string, args ...string) (string, error) {
+// parsed returns the values that flags give.
+func parsed(t *testing.T, args ...string) *values {
 	t.Helper()
 	var v values
 	f := pflag.NewFlagSet("deploy", pflag.ContinueOnError)
 	v.add(f)
 	require.NoError(t, f.Parse(args))
-	all, err := v.merged(strings.NewReader(stdin))
+	return &v
+}
+
+// mergedOf returns the values of flags in JSON.
+func mergedOf(t *testing.T, stdin string, args ...string) (string, error) {
+	t.Helper()
+	all, err := parsed(t, args...).merged(strings.NewReader(stdin))
 	out, jsonErr := json.Marshal(all)
 	require.NoError(t, jsonErr)
 	return string(out), err
