@@ -30,7 +30,11 @@ const (
 // ReleaseSpec is a chart and what it is given.
 type ReleaseSpec struct {
 	Chart  ChartSource    `json:"chart"`
-	Values map[string]any `json:"values,omitempty" doc:"Values for the chart, in place of all that an earlier revision had. They are kept in a Secret of the namespace and come out of no call."`
+	Values map[string]any `json:"values,omitempty" doc:"Values for the chart, in place of all that an earlier revision had, unless reuseValues or resetThenReuseValues is set. They are kept in a Secret of the namespace and come out of no call."`
+	// ReuseValues is Helm's option of that name.
+	ReuseValues bool `json:"reuseValues,omitempty" doc:"Merge values over those of the release, with the defaults of its chart in place of this chart's. An installation ignores it."`
+	// ResetThenReuseValues is Helm's option of that name.
+	ResetThenReuseValues bool `json:"resetThenReuseValues,omitempty" doc:"Merge values over those that the release was given, with the defaults of this chart. An installation ignores it."`
 	// Timeout is a duration.
 	Timeout string `json:"timeout,omitempty" maxLength:"16" example:"5m" doc:"How long the chart's objects may take to become ready, and each hook to end; 5m when absent, at most 1h. The revision is failed when they have not."`
 	// RollbackOnFailure takes back what failed.
@@ -58,6 +62,9 @@ type ChartSource struct {
 // Validate returns errors that the types cannot express.
 func (s ReleaseSpec) Validate() []FieldError {
 	fields := s.Chart.validate()
+	if s.ReuseValues && s.ResetThenReuseValues {
+		fields = append(fields, FieldError{Field: "resetThenReuseValues", Message: "give this or reuseValues: they differ in the chart whose defaults hold"})
+	}
 	if _, err := s.timeout(); err != nil {
 		fields = append(fields, FieldError{Field: "timeout", Message: "give a duration such as 5m, of 1s at least and 1h at most"})
 	}

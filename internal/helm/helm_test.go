@@ -12,13 +12,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	release "helm.sh/helm/v4/pkg/release/v1"
-	"helm.sh/helm/v4/pkg/storage/driver"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -424,11 +421,7 @@ func TestHelmRelease_StoredLikeHelm(t *testing.T) {
 	assert.Equal(t, "{{ $labels.pod }} }} {{- \\ `", s.Annotations["text"])
 	assert.Equal(t, "2 true", s.Annotations["revision"])
 	assert.EqualValues(t, 81, s.Spec.Ports[0].Port)
-	d := driver.NewSecrets(kubernetes.NewForConfigOrDie(env.Admin).CoreV1().Secrets(production))
-	got, err := d.Get("sh.helm.release.v1.kept.v2")
-	require.NoError(t, err)
-	kept, ok := got.(*release.Release)
-	require.True(t, ok)
+	kept := storedAs(t, env, "kept", 2)
 	require.Len(t, kept.Chart.Templates, 2)
 	texts := map[string]string{}
 	for _, f := range kept.Chart.Templates {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -14,8 +15,11 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	release "helm.sh/helm/v4/pkg/release/v1"
+	"helm.sh/helm/v4/pkg/storage/driver"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -176,4 +180,18 @@ func revisions(t *testing.T, env *kubetest.Env, name string) []corev1.Secret {
 	list := &corev1.SecretList{}
 	require.NoError(t, env.Client.List(t.Context(), list, client.InNamespace(production), client.MatchingLabels{"owner": "helm", "name": name}))
 	return list.Items
+}
+
+func driverOf(env *kubetest.Env) *driver.Secrets {
+	return driver.NewSecrets(kubernetes.NewForConfigOrDie(env.Admin).CoreV1().Secrets(production))
+}
+
+// storedAs returns a revision as the helm program reads it.
+func storedAs(t *testing.T, env *kubetest.Env, name string, revision int) *release.Release {
+	t.Helper()
+	got, err := driverOf(env).Get(fmt.Sprintf("sh.helm.release.v1.%s.v%d", name, revision))
+	require.NoError(t, err)
+	rel, ok := got.(*release.Release)
+	require.True(t, ok)
+	return rel
 }

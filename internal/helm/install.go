@@ -55,6 +55,7 @@ type plan struct {
 	*rendered
 	cfg     *action.Configuration
 	changes []runnerapi.ReleaseObject
+	values  values
 	next    int // revision
 }
 
@@ -78,7 +79,10 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	pl := &plan{cfg: cfg, next: p.next()}
-	if pl.rendered, err = p.render(cfg, looking, archive); err != nil {
+	if pl.values, err = p.values(); err != nil {
+		return nil, err
+	}
+	if pl.rendered, err = p.render(cfg, looking, archive, pl.values); err != nil {
 		return nil, err
 	}
 	refused, err := p.look(pl.objects)
@@ -119,7 +123,7 @@ func (p *put) goes(c *cluster, next []*object) ([]runnerapi.ReleaseObject, error
 }
 
 // render renders the chart, for Helm too: its templates are executed only this once.
-func (p *put) render(cfg *action.Configuration, looking *getter, archive []byte) (*rendered, error) {
+func (p *put) render(cfg *action.Configuration, looking *getter, archive []byte, v values) (*rendered, error) {
 	caps, err := capabilities(looking)
 	if err != nil {
 		return nil, err
@@ -129,7 +133,7 @@ func (p *put) render(cfg *action.Configuration, looking *getter, archive []byte)
 	r.Lookup = func(ctx context.Context, q render.Question) ([]byte, error) {
 		return looking.lookup(ctx, q, p.opts.AdmitObjects)
 	}
-	out, err := r.do(p.ctx, archive, copied(p.spec.Values))
+	out, err := r.do(p.ctx, archive, v)
 	if err == nil {
 		p.store.keep(out)
 	}
@@ -205,61 +209,30 @@ func (p *put) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	values := copied(p.spec.Values)
 	if p.installs() {
-		return p.install(pl, values)
+		return p.install(pl)
 	}
-	return p.upgrade(pl, values)
+	return p.upgrade(pl)
 }
 
 // install makes the first revision. The SDK is given no context of ours: it would only
 // stop to wait for what goes on. The client's guard ends it.
-func (p *put) install(pl *plan, values map[string]any) error {
+func (p *put) install(pl *plan) error {
 	do := action.NewInstall(pl.cfg)
 	do.ReleaseName, do.Namespace, do.Timeout = p.key.Name, p.key.Namespace, p.spec.TimeLimit()
 	do.WaitStrategy, do.Replace = kube.LegacyStrategy, len(p.history) > 0
 	do.ForceConflicts = p.forces()
 	do.DisableOpenAPIValidation = true // the API server validates, strictly: its documents take tens of megabytes here
-	_, err := do.RunWithContext(context.WithoutCancel(p.ctx), pl.literal, values)
+	_, err := do.RunWithContext(context.WithoutCancel(p.ctx), pl.literal, pl.values.given)
 	return err
 }
 
-func (p *put) upgrade(pl *plan, values map[string]any) error {
+func (p *put) upgrade(pl *plan) error {
 	do := action.NewUpgrade(pl.cfg)
 	do.Namespace, do.Timeout, do.MaxHistory = p.key.Namespace, p.spec.TimeLimit(), maxHistory
 	do.WaitStrategy, do.ServerSideApply, do.ResetValues = kube.LegacyStrategy, "true", true
 	do.DisableOpenAPIValidation = true
 	do.RollbackOnFailure, do.ForceConflicts = p.spec.RollbackOnFailure, p.forces()
-	_, err := do.RunWithContext(context.WithoutCancel(p.ctx), p.key.Name, pl.literal, values)
+	_, err := do.RunWithContext(context.WithoutCancel(p.ctx), p.key.Name, pl.literal, pl.values.given)
 	return err
-}
-
-// copied returns a deep copy: rendering changes values.
-func copied(values map[string]any) map[string]any {
-	out, ok := deepCopy(values).(map[string]any)
-	if !ok || out == nil {
-		return map[string]any{}
-	}
-	return out
-}
-
-func deepCopy(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		if v == nil {
-			return nil
-		}
-		out := make(map[string]any, len(v))
-		for k, e := range v {
-			out[k] = deepCopy(e)
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = deepCopy(e)
-		}
-		return out
-	}
-	return v
 }

@@ -57,8 +57,8 @@ type renderer struct {
 }
 
 // do renders a chart's archive. No file of it is read in this process.
-func (r renderer) do(ctx context.Context, archive []byte, values map[string]any) (*rendered, error) {
-	text, err := json.Marshal(values)
+func (r renderer) do(ctx context.Context, archive []byte, v values) (*rendered, error) {
+	given, defaults, err := v.json()
 	if err != nil {
 		return nil, problem.Errorf(problem.Invalid, "correct the values", "the values cannot be written as JSON: %v", err).WithField("values")
 	}
@@ -71,7 +71,7 @@ func (r renderer) do(ctx context.Context, archive []byte, values map[string]any)
 		}
 	}
 	out, err := r.Run(ctx, render.Job{
-		Type: render.Release, Archive: archive, Values: string(text), Release: r.key.Name, Namespace: r.key.Namespace,
+		Type: render.Release, Archive: archive, Values: given, Defaults: defaults, Release: r.key.Name, Namespace: r.key.Namespace,
 		Revision: r.revision, Upgrade: r.upgrade, SkipSchema: r.spec.SkipSchemaValidation, KubeVersion: r.caps.KubeVersion.Version, APIVersions: r.caps.APIVersions,
 	})
 	if err != nil {

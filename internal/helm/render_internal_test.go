@@ -16,11 +16,11 @@ import (
 )
 
 // become has a process render a chart for release r.
-func become(t *testing.T, archive []byte, values map[string]any) (*rendered, error) {
+func become(t *testing.T, archive []byte, given map[string]any) (*rendered, error) {
 	t.Helper()
 	caps := common.DefaultCapabilities.Copy()
 	r := renderer{Process: rendertest.Process(t), key: runnerapi.Key{Namespace: "production", Name: "r"}, revision: 1, caps: caps}
-	return r.do(t.Context(), archive, values)
+	return r.do(t.Context(), archive, values{given: given})
 }
 
 func TestRender_NamesTemplateAndLine(t *testing.T) {

@@ -8,13 +8,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	release "helm.sh/helm/v4/pkg/release/v1"
-	"helm.sh/helm/v4/pkg/storage/driver"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
@@ -126,11 +123,7 @@ func webhook(t *testing.T, env *kubetest.Env, name, owner string) *admissionv1.V
 // hold has the newest revision of a release hold more, as one that helm made.
 func hold(t *testing.T, env *kubetest.Env, name string, text string) {
 	t.Helper()
-	d := driver.NewSecrets(kubernetes.NewForConfigOrDie(env.Admin).CoreV1().Secrets(production))
-	got, err := d.Get("sh.helm.release.v1." + name + ".v1")
-	require.NoError(t, err)
-	rel, ok := got.(*release.Release)
-	require.True(t, ok)
+	d, rel := driverOf(env), storedAs(t, env, name, 1)
 	rel.Manifest += "---\n# Source: guide/templates/more.yaml\n" + text
 	require.NoError(t, d.Update("sh.helm.release.v1."+name+".v1", rel))
 }

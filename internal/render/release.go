@@ -34,6 +34,12 @@ func release(j Job, ask asker) Result {
 	if failed != nil {
 		return Result{Problem: failed}
 	}
+	if j.Defaults != "" {
+		c.Values = nil
+		if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(j.Defaults), &c.Values); err != nil {
+			return wrong("report this", "the release's values cannot be read")
+		}
+	}
 	whole, failed := kept(c) // rendering modifies a chart
 	if failed != nil {
 		return Result{Problem: failed}

@@ -51,6 +51,7 @@ type Job struct {
 	Revision    int      // to be
 	Upgrade     bool     // instead of an installation
 	SkipSchema  bool     // of the values
+	Defaults    string   // JSON in place of the chart's own values.yaml; empty for those
 }
 
 // Text contains manifests, and their origin.

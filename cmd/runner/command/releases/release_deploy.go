@@ -33,7 +33,8 @@ func newReleaseDeploy(a *base.CLI) *cobra.Command {
 
 CHART is a name in the repository that --repo names, a reference oci://…, or a chart on this
 machine. A chart on this machine is a directory, or an archive that helm package wrote. The
-values replace all values of an earlier revision.
+values replace all values of an earlier revision, unless you give --reuse-values or
+--reset-then-reuse-values.
 
 If you interrupt the command, the deploy continues in the cluster. If the agent ends during the
 deploy, it leaves a failed revision, and the next deploy can continue.`,
@@ -59,12 +60,15 @@ deploy, it leaves a failed revision, and the next deploy can continue.`,
 	f.StringVar(&c.spec.Chart.Version, "version", "", "version of the chart, or with --repo a range such as ^1.4 (default: the newest)")
 	f.StringVar(&c.spec.Chart.CredentialsSecret, "credentials-secret", "", "Secret in the namespace with url, username and password for the repository or registry")
 	c.values.add(f)
+	f.BoolVar(&c.spec.ReuseValues, "reuse-values", false, "merge the values over the release's, and keep the defaults of its chart")
+	f.BoolVar(&c.spec.ResetThenReuseValues, "reset-then-reuse-values", false, "merge the values over those that the release was given, and take the new chart's defaults")
 	f.StringVar(&c.spec.Timeout, "timeout", "", "how long objects may take to become ready, at most 1h (default 5m)")
 	f.BoolVar(&c.spec.RollbackOnFailure, "rollback-on-failure", false, "roll back to the last deployed revision if this one fails")
 	f.BoolVar(&c.spec.ForceConflicts, "force-conflicts", false, "take over fields of the release's objects that other clients have set since")
 	f.BoolVar(&c.spec.SkipSchemaValidation, "skip-schema-validation", false, "do not hold the values against the chart's schema, which may refer to one elsewhere")
 	f.BoolVar(&c.spec.SkipCRDs, "skip-crds", false, "leave out the definitions in the chart's folder crds/")
 	f.BoolVar(&c.spec.Adopt, "adopt", false, "take over a release of this name that the helm program created")
+	cmd.MarkFlagsMutuallyExclusive("reuse-values", "reset-then-reuse-values")
 	return cmd
 }
 
