@@ -44,6 +44,7 @@ type Route struct {
 	Proof       string           `json:"proof,omitempty" enum:"given,cname,txt,grant" doc:"What proves that the agent may serve the host; absent while nothing does."`
 	Certificate CertificateState `json:"certificate,omitempty" enum:"ready,pending,failed" doc:"Whether the gateway has a certificate for the host; absent for a host that it does not serve."`
 	Reason      string           `json:"reason,omitempty" doc:"Why it is suspended, or why there is no certificate."`
+	Warnings    []string         `json:"warnings,omitempty" doc:"Annotations of the Ingress or HTTPRoute that are ignored, with their values and the fix."`
 }
 
 // RouteList is the routes of an agent.

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Warnings returns what Kubernetes accepts but runs otherwise than it is written. In command, args
-// and the values of variables, $$ stands for one $, and $(NAME) for a variable
+// Warnings returns what is accepted but does otherwise than it is written. In command, args and the
+// values of variables, $$ stands for one $, and $(NAME) for a variable
 // (https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables).
-// $$(NAME) is taken as meant.
+// $$(NAME) is taken as meant. The ingress may have annotations that the gateway ignores.
 func (s AppSpec) Warnings() []string {
 	var w dollars
 	w.container("", s.Command, s.Args, s.Env)
@@ -17,6 +17,9 @@ func (s AppSpec) Warnings() []string {
 	}
 	for n, j := range s.Jobs {
 		w.container(fmt.Sprintf("jobs[%d].", n), j.Command, j.Args, j.Env)
+	}
+	if s.Ingress != nil {
+		w = append(w, ReadRouteAnnotations(s.Ingress.Annotations).Warnings...)
 	}
 	return w
 }

@@ -54,7 +54,7 @@ func (l List) List(ctx context.Context) ([]runnerapi.Route, error) {
 func routeOf(r ingress.Route, to access, state controlapi.RoutesState, unknown error) runnerapi.Route {
 	out := runnerapi.Route{
 		URL: "https://" + r.Host + r.Path, Host: r.Host, Path: r.Path, PathType: r.PathType, Namespace: r.App.Namespace, App: r.App.Name,
-		Service: r.Service, Port: r.Port, State: runnerapi.RouteSuspended, Mode: runnerapi.RouteTunnel,
+		Service: r.Service, Port: r.Port, State: runnerapi.RouteSuspended, Mode: runnerapi.RouteTunnel, Warnings: r.Warnings,
 	}
 	host, known := hostStatus(state, r.Host)
 	out.Proof, out.Certificate = host.Proof, runnerapi.CertificateState(host.Certificate)

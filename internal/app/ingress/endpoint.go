@@ -12,15 +12,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 )
 
-// AnnotationMode on an Ingress keeps its hosts in tunnel mode, with the value "tunnel".
-const AnnotationMode = "pipeops.io/gateway-mode"
-
 // endpointOf returns the address at which the public reaches the Ingress' controller by HTTPS;
 // empty if there is none. allowed are networks that count as public.
 func endpointOf(in *networkingv1.Ingress, allowed []netip.Prefix) string {
-	if in.Annotations[AnnotationMode] == "tunnel" {
-		return ""
-	}
 	var found []string
 	for _, at := range in.Status.LoadBalancer.Ingress {
 		if !hasHTTPS(at) {

@@ -3,7 +3,6 @@ package ingress
 import (
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -42,9 +41,6 @@ func TestEndpoint_PublicAddress(t *testing.T) {
 	} {
 		assert.Equal(t, c.want, endpointOf(c.in, []netip.Prefix{netip.MustParsePrefix("10.20.0.0/16")}), name)
 	}
-	kept := at(lb{IP: "93.184.216.34"})
-	kept.Annotations = map[string]string{AnnotationMode: "tunnel"}
-	assert.Empty(t, endpointOf(kept, nil), "the owner keeps it in the tunnel")
 }
 
 func TestEndpoint_OnePerHost(t *testing.T) {
@@ -61,16 +57,5 @@ func TestEndpoint_OnePerHost(t *testing.T) {
 		} else {
 			assert.Empty(t, r.Endpoint, r.Host+r.Path)
 		}
-	}
-}
-
-func TestAnswerWithin_Annotations(t *testing.T) {
-	for want, annotations := range map[time.Duration]map[string]string{
-		90 * time.Second: {AnnotationAnswer: "90s"},
-		5 * time.Minute:  {AnnotationAnswer: "5m", annotationNginx: "60"},
-		time.Hour:        {annotationNginx: "3600"},
-		0:                {AnnotationAnswer: "2h", annotationNginx: "x"},
-	} {
-		assert.Equal(t, want, answerWithin(annotations))
 	}
 }

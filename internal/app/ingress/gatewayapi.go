@@ -54,10 +54,11 @@ func (t *Router) routesOfHTTPRoutes(ctx context.Context) (routes []Route, err er
 
 func (t *Router) routesOfHTTPRoute(ctx context.Context, h *unstructured.Unstructured, grants []unstructured.Unstructured) (routes []Route) {
 	matches, reason := matchesOf(h)
+	wants := runnerapi.ReadRouteAnnotations(h.GetAnnotations())
 	for _, m := range matches {
 		route := Route{
 			App: runnerapi.Key{Namespace: h.GetNamespace()}, Path: m.path, PathType: m.pathType, Reason: reason,
-			Created: h.GetCreationTimestamp().Time, Within: answerWithin(h.GetAnnotations()),
+			Created: h.GetCreationTimestamp().Time, Within: wants.Within, Warnings: wants.Warnings,
 		}
 		if reason == "" {
 			to := t.httpBackend(ctx, h.GetNamespace(), m.to, grants)

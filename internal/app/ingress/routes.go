@@ -46,6 +46,7 @@ type Route struct {
 	Addresses []string      // of the Service, host:port
 	HTTP2     bool          // the Service declares HTTP/2 without TLS
 	Within    time.Duration // for the App to begin its answer; zero is the default
+	Warnings  []string      // annotations that are ignored
 	Created   time.Time
 }
 
@@ -152,7 +153,11 @@ func (t *Router) routesOf(ctx context.Context, a *v1alpha1.App, in *networkingv1
 	if a != nil {
 		app, stopped = a.Key(), notServed(a)
 	}
-	endpoint := endpointOf(in, t.DirectAddresses)
+	wants := runnerapi.ReadRouteAnnotations(in.Annotations)
+	endpoint := ""
+	if !wants.Tunnel {
+		endpoint = endpointOf(in, t.DirectAddresses)
+	}
 	for _, rule := range in.Spec.Rules {
 		if rule.Host == "" || rule.HTTP == nil {
 			continue
@@ -172,7 +177,7 @@ func (t *Router) routesOf(ctx context.Context, a *v1alpha1.App, in *networkingv1
 				TLS:      encrypted(in, rule.Host), Service: p.Backend.Service.Name, Port: to.port,
 				Ready: reason == "", Reason: reason, Endpoint: endpoint,
 				Addresses: to.addresses, HTTP2: to.http2, Created: in.CreationTimestamp.Time,
-				Within: answerWithin(in.Annotations),
+				Within: wants.Within, Warnings: wants.Warnings,
 			})
 		}
 	}
@@ -191,10 +196,11 @@ func (t *Router) givenRoutes(ctx context.Context, apps []v1alpha1.App) (routes [
 		}
 		to := t.backend(ctx, a.Namespace, &networkingv1.IngressServiceBackend{Name: a.Name, Port: networkingv1.ServiceBackendPort{Number: port}})
 		reason := cmp.Or(notServed(a), to.reason)
+		wants := runnerapi.ReadRouteAnnotations(a.Spec.Ingress.Annotations) // it has a host, so it has an ingress
 		routes = append(routes, Route{
 			App: a.Key(), Host: host, Path: "/", PathType: string(networkingv1.PathTypePrefix), Service: a.Name, Port: port,
 			Ready: reason == "", Reason: reason, Addresses: to.addresses, HTTP2: to.http2, Created: a.CreationTimestamp.Time,
-			Within: answerWithin(a.Spec.Ingress.Annotations),
+			Within: wants.Within, Warnings: wants.Warnings,
 		})
 	}
 	return routes

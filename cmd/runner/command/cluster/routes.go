@@ -36,6 +36,11 @@ STATE is serving, or suspended for the REASON. CERTIFICATE is that of the gatewa
 				if len(list) == 0 && out.Table() {
 					a.Say("there are none; deploy --public makes an App public")
 				}
+				for _, r := range list {
+					for _, w := range r.Warnings {
+						a.Say("%s%s: %s", r.Host, r.Path, w)
+					}
+				}
 				return out.Write(a.Out, runnerapi.RouteList{Items: list}, func(w io.Writer) { routeTable(w, list) })
 			})
 		},
