@@ -146,7 +146,7 @@ func New(opts Options) (*Agent, error) {
 	a.audit = audit.New(AuditStore(opts.Config, k), a.replica, opts.Log)
 	a.recorder = recording.New(RecordingStore(opts.Config, k))
 	a.routes = routes.New(routes.Config{Enabled: opts.Config.EnableIngressSync, Policy: owner, Public: a.public, Log: a.log})
-	a.compose()
+	a.compose(seen)
 	a.instruments.registry.MustRegister(a.readNumbers())
 	a.health.ask("kubernetes", seen.state)
 	a.health.ask("certificate", a.current.certificateState)

@@ -8,8 +8,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
-// compose makes the parts that keep the agent registered and connected.
-func (a *Agent) compose() {
+// compose makes the parts that keep the agent registered and connected. seen knows whether the
+// Kubernetes API responds.
+func (a *Agent) compose(seen *clusterSeen) {
 	c := a.opts.Config
 	cluster := &clusterID{kube: a.kube, replica: a.replica, log: a.log}
 	store := &identityStore{Store: a.kube.IdentityStore(), replica: a.replica, health: a.health, log: a.log}
@@ -41,7 +42,7 @@ func (a *Agent) compose() {
 		observer: observer{
 			version: a.opts.Version, replica: a.replica, now: a.now, kube: a.kube, cluster: cluster,
 			cas:     &caRotation{store: store, current: a.current, renewal: a.renewal, beat: a.beat, log: a.log},
-			updates: a.updates, components: a.componentStates, checkup: a.checkup,
+			updates: a.updates, components: a.componentStates, checkup: a.checkup, seen: seen,
 		},
 		tracer: a.opts.Tracer, log: a.log, store: store, current: a.current, nodes: nodes, news: a.news,
 		instruments: a.instruments, health: a.health, beat: a.beat, process: rand.Text(),

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -25,10 +26,12 @@ type observer struct {
 	updates    *selfUpdate
 	components func(context.Context) []controlapi.Component
 	checkup    *checkup
+	seen       *clusterSeen
 }
 
 // observe returns what this replica reports. The leader reads the cluster's figures; the others
-// only report that they are alive.
+// only report that they are alive, and so does a leader that cannot read them: the control plane
+// keeps those of before.
 func (o *observer) observe(ctx context.Context, tun *tunnel.Set, leads bool) (controlapi.Heartbeat, error) {
 	beat := controlapi.Heartbeat{
 		Clock: o.now(), AgentVersion: o.version, RunnerAPIVersion: runnerAPIVersion,
@@ -37,16 +40,33 @@ func (o *observer) observe(ctx context.Context, tun *tunnel.Set, leads bool) (co
 	}
 	o.cluster.try(ctx)
 	if !leads {
+		beat.Checks = o.outage()
 		return beat, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
+	facts, err := o.kube.Cluster().Facts(ctx)
+	if err != nil {
+		beat.Standby, beat.Checks = true, o.outage()
+		return beat, err
+	}
 	beat.Update = o.updates.status()
 	beat.Components, beat.Checks = o.components(ctx), o.checkup.last.Load()
-	facts, err := o.kube.Cluster().Facts(ctx)
 	beat.KubernetesVersion, beat.Distribution, beat.Provider = facts.KubernetesVersion, facts.Distribution, facts.Provider
 	beat.Capacity = capacity(facts)
-	return beat, err
+	return beat, nil
+}
+
+// outage returns the finding that the Kubernetes API does not answer; nil while it does.
+func (o *observer) outage() *controlapi.Checks {
+	state := o.seen.state()
+	if state == stateOK {
+		return nil
+	}
+	return &controlapi.Checks{Findings: []controlapi.Finding{{
+		Check: "kubernetes", Status: string(doctor.Failed), Detail: state,
+		Fix: "start the cluster's API server; on its machine, `pipeops-agent doctor` has the details",
+	}}}
 }
 
 // same reports whether two heartbeats describe the same state, apart from the clock and figures

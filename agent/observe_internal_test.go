@@ -118,6 +118,7 @@ func TestHeartbeat_APIServerHangs(t *testing.T) {
 		began, uid := time.Now(), "uid"
 		o := &observer{
 			version: "v1.0.0", now: time.Now, kube: k, cluster: &clusterID{}, cas: &caRotation{}, updates: &selfUpdate{}, checkup: &checkup{},
+			seen: &clusterSeen{now: time.Now},
 			components: func(ctx context.Context) []controlapi.Component {
 				<-ctx.Done()
 				return nil
@@ -130,5 +131,15 @@ func TestHeartbeat_APIServerHangs(t *testing.T) {
 		require.Error(t, err)
 		assert.Equal(t, "v1.0.0", beat.AgentVersion)
 		assert.LessOrEqual(t, time.Since(began), 30*time.Second)
+		assert.True(t, beat.Standby, "the control plane keeps the figures of before")
+		assert.Nil(t, beat.Checks, "it is away for a moment only")
+		o.seen.note(false)
+		time.Sleep(clusterPatience)
+		for _, leads := range []bool{true, false} {
+			beat, _ = o.observe(ctx, &tunnel.Set{}, leads)
+			require.NotNil(t, beat.Checks)
+			assert.Equal(t, "kubernetes", beat.Checks.Findings[0].Check)
+			assert.Contains(t, beat.Checks.Findings[0].Detail, "the Kubernetes API does not answer since ")
+		}
 	})
 }

@@ -94,7 +94,7 @@ type Heartbeat struct {
 	Process           string      `json:"process,omitempty" maxLength:"64" pattern:"^[!-~]*$" doc:"Random, made when the process started."`
 	Ticket            string      `json:"ticket,omitempty" maxLength:"64" pattern:"^[!-~]*$" doc:"Ticket of the last answer that the process got; absent before the first. It distinguishes two copies of one machine."`
 	Components        []Component `json:"components,omitempty" maxItems:"16" doc:"The installed components of the cluster."`
-	Checks            *Checks     `json:"checks,omitempty" doc:"What the agent's own checks found last; absent before the first and from a standby."`
+	Checks            *Checks     `json:"checks,omitempty" doc:"What the agent's own checks found last; absent before the first. A standby reports only that the Kubernetes API does not answer."`
 	RevokedRunners    []string    `json:"revokedRunners,omitempty" maxItems:"100" doc:"Serial numbers of the last answer. A control plane that was restored from a backup finds in them what was revoked since."`
 	RevokedAgents     []string    `json:"revokedAgents,omitempty" maxItems:"100" doc:"Those of the last answer, for the same purpose."`
 	LastEvents        *Leadership `json:"lastEvents,omitempty" doc:"The last call with events that was accepted from this replica; absent for none."`

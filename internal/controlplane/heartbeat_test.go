@@ -170,10 +170,28 @@ func TestHeartbeat_KeepsChecks(t *testing.T) {
 	assert.Equal(t, first[0].Since, both[0].Since)
 	assert.True(t, both[1].Since.After(both[0].Since))
 
+	away := controlapi.Finding{Check: "kubernetes", Status: "failed", Detail: "the Kubernetes API does not answer since 2026-11-29T00:00:00Z"}
+	standby := func() *store.Checks {
+		_, err := shop.client.Heartbeat(t.Context(), controlapi.Heartbeat{Clock: p.clock.now(), Standby: true, Checks: found(away)})
+		require.NoError(t, err)
+		found, err := p.admin.Agents.Get(t.Context(), "shop", 0)
+		require.NoError(t, err)
+		return found.Checks
+	}
+	assert.Equal(t, both, standby().Findings, "a replica leads, and reaches it")
+	p.clock.forward(time.Minute)
+	lost := standby().Findings
+	require.Len(t, lost, 3)
+	assert.Equal(t, []string{"kubernetes", "memory", "policy"}, []string{lost[0].Check, lost[1].Check, lost[2].Check})
+	assert.Equal(t, both, lost[1:])
+	listed, err := p.admin.Agents.Find(t.Context(), store.AgentQuery{})
+	require.NoError(t, err)
+	assert.Equal(t, map[string][]string{listed.Agents[0].ID: {"kubernetes", "memory"}}, listed.FailedChecks)
+
 	assert.Empty(t, beat(found()).Findings)
 	assert.Contains(t, page(), "find nothing wrong")
 
-	_, err := shop.client.Heartbeat(t.Context(), controlapi.Heartbeat{Clock: p.clock.now(), Checks: found(make([]controlapi.Finding, controlapi.MaxFindings+1)...)})
+	_, err = shop.client.Heartbeat(t.Context(), controlapi.Heartbeat{Clock: p.clock.now(), Checks: found(make([]controlapi.Finding, controlapi.MaxFindings+1)...)})
 	require.Error(t, err, "their number is bounded")
 	_, err = shop.client.Heartbeat(t.Context(), controlapi.Heartbeat{Clock: p.clock.now(), Checks: found(controlapi.Finding{Check: "memory", Status: "ok", Detail: "fine"})})
 	require.Error(t, err, "what is well is not reported")

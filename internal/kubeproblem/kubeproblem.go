@@ -53,8 +53,7 @@ func FromObject(err error, doing string) error {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return problem.Errorf(problem.Timeout, "try again; if it stays, look at the cluster's API server",
-			"the Kubernetes API did not answer in time while %s", doing)
+		return unavailable("the Kubernetes API did not answer in time while " + doing)
 	}
 	if _, ok := errors.AsType[net.Error](err); ok && !errors.Is(err, context.Canceled) {
 		return unavailable("the Kubernetes API cannot be reached while " + doing)

@@ -76,7 +76,7 @@ func TestFrom(t *testing.T) {
 			code: problem.Unavailable, detail: "webhook guard.example.com of the cluster does not answer", fix: "bring webhook guard.example.com back",
 		},
 		"busy":    {err: apierrors.NewTooManyRequests("slow down", 3), code: problem.TooManyRequests, fix: "later"},
-		"late":    {err: context.DeadlineExceeded, code: problem.Timeout, detail: "while testing"},
+		"late":    {err: context.DeadlineExceeded, code: problem.Unavailable, detail: "did not answer in time while testing"},
 		"network": {err: &net.OpError{Op: "dial", Err: errors.New("refused")}, code: problem.Unavailable, detail: "while testing"},
 	} {
 		t.Run(name, func(t *testing.T) {

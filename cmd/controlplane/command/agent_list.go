@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,6 +32,7 @@ func newAgentList(a *app) *cobra.Command {
 				}
 				err = out.Write(a.out, agentEntries(agents, waiting), func(w io.Writer) {
 					agentTable(w, agents)
+					checksTable(w, agents, list.FailedChecks)
 					waitingTable(w, waiting)
 					cloneTable(w, agents)
 				})
@@ -66,6 +68,15 @@ func agentTable(w io.Writer, agents []announce.Agent) {
 	for _, g := range agents {
 		cli.Row(w, g.Name, g.ID, g.State, g.KubernetesVersion, g.Capacity.Nodes, cli.Cores(g.Capacity.CPUMillis),
 			cli.Memory(g.Capacity.MemoryBytes), g.AgentVersion, operatorapi.UpdateState(g.Update), cli.Ago(g.LastSeen))
+	}
+}
+
+// checksTable names the agents whose own checks failed.
+func checksTable(w io.Writer, agents []announce.Agent, failed map[string][]string) {
+	for _, g := range agents {
+		if names := failed[g.ID]; len(names) > 0 {
+			cli.Say(w, "%s: failed checks: %s; see `pipeops-controlplane agent get %s`", g.Name, strings.Join(names, ", "), g.Name)
+		}
 	}
 }
 

@@ -37,6 +37,23 @@ func (r *Fleet) noteChecks(ctx context.Context, a store.Agent, reported *control
 	return err
 }
 
+// noteOutage stores what a replica that does not lead finds, while none leads: without the Kubernetes
+// API no replica can. What the last leader found stays.
+func (r *Fleet) noteOutage(ctx context.Context, a store.Agent, reported *controlapi.Checks) error {
+	if reported == nil || !r.liveness.Leaderless(a.ID) {
+		return nil
+	}
+	now := controlapi.Checks{Findings: slices.Clone(reported.Findings)}
+	if a.Checks != nil {
+		for _, f := range a.Checks.Findings {
+			if !slices.ContainsFunc(reported.Findings, func(n controlapi.Finding) bool { return n.Check == f.Check }) {
+				now.Findings = append(now.Findings, controlapi.Finding{Check: f.Check, Status: f.Status, Detail: f.Detail, Fix: f.Fix})
+			}
+		}
+	}
+	return r.noteChecks(ctx, a, &now)
+}
+
 // keepSince carries over since when each finding is known.
 func keepSince(now, before []store.Finding) {
 	for i, f := range now {

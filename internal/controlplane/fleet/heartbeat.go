@@ -38,6 +38,9 @@ func (r *Fleet) hear(ctx context.Context, agentID string, beat controlapi.Heartb
 	}
 	if beat.Standby {
 		r.liveness.Beat(agentID, now, nil)
+		if err := r.noteOutage(ctx, agent, beat.Checks); err != nil {
+			return controlapi.HeartbeatAnswer{}, err
+		}
 		return r.beatAnswer(ctx, agent, beat, now)
 	}
 	capacity := directory.CapacityOf(beat.Capacity)

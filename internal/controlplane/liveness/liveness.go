@@ -64,6 +64,7 @@ type vitals struct {
 	upSince  time.Time
 	deadline time.Time // of the grace period, while the tunnel is down
 	lastBeat time.Time
+	led      time.Time          // when a leading replica was heard last
 	capacity *announce.Capacity // nil while only standby replicas were heard
 	unsaved  bool
 	state    announce.State // as this process announced it last; empty before that
@@ -134,7 +135,7 @@ func (l *Liveness) Beat(agentID string, at time.Time, capacity *announce.Capacit
 	before := v.lastBeat
 	v.lastBeat, v.unsaved = at, true
 	if capacity != nil {
-		v.capacity = capacity
+		v.led, v.capacity = at, capacity
 	}
 	back := v.up && v.state == announce.StateOffline
 	l.mu.Unlock()
@@ -144,6 +145,14 @@ func (l *Liveness) Beat(agentID string, at time.Time, capacity *announce.Capacit
 	if back {
 		l.poke()
 	}
+}
+
+// Leaderless reports whether no leading replica of the agent was heard for longer than an interval
+// of heartbeats.
+func (l *Liveness) Leaderless(agentID string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now().Sub(l.of(agentID).led) > l.lease/2
 }
 
 func (l *Liveness) poke() {

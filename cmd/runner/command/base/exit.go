@@ -38,7 +38,7 @@ var exitCodes = []struct {
 	{ExitAppFailed, "the App is failed or degraded, or the job or pipeline failed or cannot continue; the diagnosis is on standard error"},
 	{ExitNotFound, "the agent, App, secret or namespace does not exist"},
 	{ExitUnreachable, "the control plane or the agent is not reachable"},
-	{ExitTimeout, "no outcome within the time to wait; the command continues in the cluster"},
+	{ExitTimeout, "no outcome within the time to wait; the command may continue in the cluster"},
 	{ExitRefused, "the credentials or the cluster owner's policy do not allow the command"},
 	{ExitSuperseded, "a later change of the same App, or a later run of the same job or pipeline, replaced this one before its outcome"},
 	{ExitInterrupted, "interrupted; commands that have started continue in the cluster"},
