@@ -39,7 +39,7 @@ func (o *WebhookOptions) validate() error {
 	if !runnerName.MatchString(o.Name) {
 		return invalid("use a-z, 0-9 and '-', at most 63 characters", "%q is not a valid webhook name", o.Name)
 	}
-	return asInvalid(errors.Join(webhook.CheckURL(o.URL, o.AllowHTTP), webhook.CheckTypes(o.Types)))
+	return asInvalid(errors.Join(webhook.CheckURL(o.URL, o.AllowHTTP, o.AllowPrivate), webhook.CheckTypes(o.Types)))
 }
 
 // Create creates a webhook. Its Secret can be shown now and never again.

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"strings"
 	"syscall"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 )
 
-// CheckURL returns what is wrong with a receiver's address.
-func CheckURL(text string, allowHTTP bool) error {
+// CheckURL returns what is wrong with a receiver's URL. An address in it is checked as it is before
+// a connection; a name resolves only then.
+func CheckURL(text string, allowHTTP, allowPrivate bool) error {
 	const form = "give https://HOST/PATH"
 	u, err := url.Parse(text)
 	switch {
@@ -22,6 +24,11 @@ func CheckURL(text string, allowHTTP bool) error {
 	case u.Fragment != "":
 		return errors.New("--url: has a #fragment, which is never sent; leave it out")
 	case u.Scheme == "https", u.Scheme == "http" && allowHTTP:
+		if to, err := netip.ParseAddr(u.Hostname()); err == nil {
+			if err := guardOf(text, allowPrivate).check(to); err != nil {
+				return fmt.Errorf("--url: %w", err)
+			}
+		}
 		return nil
 	case u.Scheme == "http":
 		return errors.New("--url: is not https, so others on the network could read the events; " + form + ", or, for a receiver on this very machine, add --allow-http")
@@ -34,6 +41,10 @@ type guard struct {
 	// loopbackOnly is for http, whose traffic others must not be able to read.
 	loopbackOnly bool
 	allowPrivate bool
+}
+
+func guardOf(url string, allowPrivate bool) guard {
+	return guard{loopbackOnly: strings.HasPrefix(strings.ToLower(url), "http:"), allowPrivate: allowPrivate}
 }
 
 // control returns a net.Dialer's Control. It gets the address of a name right before the

@@ -110,8 +110,9 @@ func TestWebhook_CheckURL(t *testing.T) {
 	for text, why := range map[string]string{
 		"https://hooks.example.com/x?y=z": "", "http://localhost:8080/x": "--allow-http", "ftp://x/": "not https", "hooks.example.com": "not a URL",
 		"https://user:hush@example.com/": "password", "https:///x": "not a URL", "https://x/#y": "fragment",
+		"https://10.0.0.1/": "--allow-private", "https://[fe80::1]/": "link-local", "https://93.184.215.14/": "",
 	} {
-		err := CheckURL(text, false)
+		err := CheckURL(text, false, false)
 		if why == "" {
 			require.NoError(t, err, text)
 			continue
@@ -119,7 +120,11 @@ func TestWebhook_CheckURL(t *testing.T) {
 		require.ErrorContains(t, err, why, text)
 		assert.NotContains(t, err.Error(), "hush")
 	}
-	assert.NoError(t, CheckURL("http://localhost:8080/x", true))
+	assert.NoError(t, CheckURL("http://localhost:8080/x", true, false))
+	assert.NoError(t, CheckURL("http://127.0.0.1/x", true, false))
+	assert.NoError(t, CheckURL("https://10.0.0.1/x", false, true))
+	require.ErrorContains(t, CheckURL("http://10.0.0.1/x", true, false), "--url: 10.0.0.1 is not this machine")
+	require.ErrorContains(t, CheckURL("HTTP://10.0.0.1/x", true, true), "--url: 10.0.0.1 is not this machine")
 	require.ErrorContains(t, CheckTypes([]string{"app.failed", "app.fail"}), "app.degraded")
 	assert.NoError(t, CheckTypes([]string{"agent.*", "app.failed"}))
 }

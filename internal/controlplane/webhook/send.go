@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
@@ -58,7 +57,7 @@ func NewSender(hook store.Webhook, o Options) *Sender {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	g := guard{loopbackOnly: strings.HasPrefix(strings.ToLower(hook.URL), "http:"), allowPrivate: hook.AllowPrivate}
+	g := guardOf(hook.URL, hook.AllowPrivate)
 	timeout := cmp.Or(o.callTimeout, callTimeout)
 	transport := &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: timeout / 2, Control: g.control}).DialContext,
