@@ -3,8 +3,10 @@ package doctor
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"time"
 
@@ -17,6 +19,10 @@ const maxAnswer = 64 << 10
 // driftWarning is a clock drift that works but should be fixed.
 const driftWarning = 30 * time.Second
 
+// fixMTU is for a handshake whose first large packets do not arrive, though TCP connects.
+const fixMTU = "if large packets are lost on the way, lower the MTU, for example with `ip link set dev eth0 mtu 1400`, " +
+	"or let ICMP \"fragmentation needed\" through; else have a firewall that inspects TLS let this host through"
+
 const fixClock = "set this machine's clock, for example with `timedatectl set-ntp true`"
 
 // tls verifies the control plane's certificate as the agent does.
@@ -26,6 +32,9 @@ func (n *network) tls(ctx context.Context) []Finding {
 		return failure(err, fixConfiguration)
 	}
 	answer, err := n.get(ctx, trust, "/healthz")
+	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && n.via == nil {
+		return failed("TCP connects to "+n.target.Host+", but TLS gets no answer", fixMTU)
+	}
 	if err != nil {
 		return failure(n.explain(err), "look at what is between, a proxy for example")
 	}

@@ -55,6 +55,12 @@ func TestExamine_ReportsFaults(t *testing.T) {
 			"dns", "nowhere.invalid", "DNS"},
 		"nothing listens": {func(t *testing.T, o *doctor.Options) { o.Config.ControlPlaneURL = "https://" + closedPort(t) },
 			"tcp", "refused", "serve"},
+		"large packets are lost": {func(t *testing.T, o *doctor.Options) {
+			l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, l.Close()) })
+			o.Config.ControlPlaneURL, o.Timeout = "https://"+l.Addr().String(), time.Second
+		}, "tls", "but TLS gets no answer", "mtu 1400"},
 		"another control plane": {func(_ *testing.T, o *doctor.Options) { o.Config.ControlPlaneURL = other.URL() },
 			"tls", "fingerprint", "made the token"},
 		"dead proxy": {func(t *testing.T, o *doctor.Options) {
