@@ -18,6 +18,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/controlplane/flags"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 )
 
 // ready is the subcommand for health checks where there is neither a shell nor curl.
@@ -56,7 +57,11 @@ func (r *ready) tlsConfig() (*tls.Config, error) {
 	if r.anyCertificate {
 		return cfg, nil
 	}
-	pool, err := flags.LoadCAs("the control plane's CA", filepath.Join(r.data.Dir, "ca.pem"))
+	file := datadir.FileCA
+	if d := (datadir.Data{Dir: r.data.Dir}); !d.Has(file) && d.Has(datadir.FileTrust) { // the CA is in the database
+		file = datadir.FileTrust
+	}
+	pool, err := flags.LoadCAs("the control plane's CA", filepath.Join(r.data.Dir, file))
 	if err != nil {
 		return nil, fmt.Errorf("%w (fix: name the directory that it serves from with --data-dir, or add --any-certificate)", err)
 	}

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -31,6 +32,13 @@ func TestReady(t *testing.T) {
 	assert.Contains(t, said.String(), "control plane "+version+" at "+p.api)
 
 	code, _, stderr = ask("--any-certificate", "--url", p.api)
+	assert.Equal(t, 0, code, stderr)
+
+	shared := newData(t).Dir // its CA is in the database, and serve wrote the certificates
+	text, err := os.ReadFile(filepath.Join(dataDir, "ca.pem"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(shared, "trust.pem"), text, 0o600))
+	code, _, stderr = ask("--data-dir", shared, "--url", p.api)
 	assert.Equal(t, 0, code, stderr)
 
 	other := filepath.Join(newData(t).Dir, "other")

@@ -1,6 +1,9 @@
 package authority_test
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -51,4 +54,25 @@ func TestCA_OpenRefusesOneOfTheDatabase(t *testing.T) {
 	require.NoError(t, err)
 	_, err = authority.Open(t.Context(), p.Data, p.Database(), domains, p.Clock, true)
 	require.ErrorContains(t, err, "give --ca-key-file")
+}
+
+// TestUpkeep_WritesTrust for a CA in the database alone.
+func TestUpkeep_WritesTrust(t *testing.T) {
+	p := admintest.Open(t)
+	shared := datadir.Data{Dir: t.TempDir(), Database: store.Postgres{URL: "postgresql://db"}}
+	keyFile := filepath.Join(shared.Dir, "key")
+	require.NoError(t, authority.MakeKey(keyFile))
+	var err error
+	shared.CAKey, err = authority.ReadKey(keyFile)
+	require.NoError(t, err)
+	for _, data := range []datadir.Data{shared, {Dir: t.TempDir()}} {
+		require.NoError(t, authority.NewUpkeep(authority.Upkeep{CA: p.CA, Data: data, Now: p.Clock}).Ready())
+		text, err := os.ReadFile(filepath.Join(data.Dir, datadir.FileTrust))
+		if !data.Shared() {
+			require.ErrorIs(t, err, fs.ErrNotExist)
+			continue
+		}
+		require.NoError(t, err)
+		assert.Equal(t, string(p.CA.Bundle()), string(text))
+	}
 }

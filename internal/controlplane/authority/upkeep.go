@@ -1,12 +1,15 @@
 package authority
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"path/filepath"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
@@ -35,7 +38,8 @@ type Upkeep struct {
 	// Changed is called when a command has changed the CA.
 	Changed func(ctx context.Context)
 
-	wake wake.Signal // a command may have changed the CA
+	wake  wake.Signal // a command may have changed the CA
+	trust []byte      // as it was written last
 }
 
 // NewUpkeep returns what keeps a CA usable.
@@ -65,6 +69,9 @@ func (u *Upkeep) Run(ctx context.Context) error {
 			u.warnOfEnd(now)
 		}
 		u.renewIntermediates(&failed)
+		if err := u.writeTrust(); err != nil {
+			u.Log.Warn().Err(err).Msg("the CA's certificates were not written; trying again")
+		}
 		u.await(ctx)
 	}
 	return nil
@@ -95,8 +102,26 @@ func (u *Upkeep) warnOfEnd(now time.Time) {
 	}
 }
 
-// Ready makes sure that there are intermediate CAs for the control plane's domains.
+// writeTrust writes the certificates of a CA that is in the database to the data directory.
+func (u *Upkeep) writeTrust() error {
+	bundle := u.CA.Bundle()
+	if !u.Data.Shared() || bytes.Equal(bundle, u.trust) {
+		return nil
+	}
+	err := atomicfile.Write(filepath.Join(u.Data.Dir, datadir.FileTrust), bundle)
+	if err == nil {
+		u.trust = bundle
+	}
+	return err
+}
+
+// Ready makes sure that there are intermediate CAs for the control plane's domains, and that
+// commands in its data directory can verify it.
 func (u *Upkeep) Ready() error {
+	return errors.Join(u.ready(), u.writeTrust())
+}
+
+func (u *Upkeep) ready() error {
 	due, err := u.CA.UpkeepDue()
 	switch {
 	case err != nil && u.CA.ForDomains():

@@ -32,6 +32,9 @@ func (d Data) Shared() bool { return d.Database.Given() && d.CAKey.Given() }
 // The files in the data directory.
 const (
 	FileCA       = "ca.pem"
+	// FileTrust has the CA's certificates if the CA is in the database, for the commands that
+	// verify the control plane.
+	FileTrust    = "trust.pem"
 	FileDatabase = "controlplane.db"
 	fileLock     = "serve.lock"
 	fileCALock   = "ca.lock"
