@@ -73,23 +73,24 @@ func (e *enrolment) ended(refusal error) bool {
 	if controlapi.Refused(refusal) {
 		return true
 	}
-	token, err := controlapi.ParseToken(e.opts.Config.Token)
+	token, err := controlapi.ParseToken(e.opts.Config.CurrentToken())
 	return err == nil && token.ID != e.current.Load().Token && problem.Is(refusal, controlapi.CodeCertificateUnknown)
 }
 
 // elsewhere reports whether the operator has pointed the agent to a control plane other than the
 // one in its identity.
 func (e *enrolment) elsewhere(id *identity.Identity) bool {
-	token, err := controlapi.ParseToken(e.opts.Config.Token)
+	token, err := controlapi.ParseToken(e.opts.Config.CurrentToken())
 	return err == nil && token.Fingerprint != "" && !id.HasCA(token.Fingerprint)
 }
 
 // register requests an identity until the control plane gives a final answer.
 func (e *enrolment) register(ctx context.Context, old *identity.Identity) (*identity.Identity, error) {
-	if e.opts.Config.Token == "" {
+	text := e.opts.Config.CurrentToken()
+	if text == "" {
 		return nil, e.noToken()
 	}
-	token, err := controlapi.ParseToken(e.opts.Config.Token)
+	token, err := controlapi.ParseToken(text)
 	if err != nil {
 		return nil, fmt.Errorf("AGENT_TOKEN: %w", err)
 	}

@@ -201,6 +201,19 @@ func (c *Config) useAddress() {
 	c.ControlPlaneURL, c.source["controlPlaneUrl"] = token.URL(), "the token"
 }
 
+// CurrentToken returns the enrolment token as its file has it now, so that a new one needs no
+// restart. If the file cannot be read, it is the one of the start.
+func (c *Config) CurrentToken() string {
+	if c.TokenFile == "" {
+		return c.Token
+	}
+	text, err := boundedfile.Read(c.TokenFile, maxFile)
+	if err != nil {
+		return c.Token
+	}
+	return strings.TrimSpace(string(text))
+}
+
 // readToken takes the token out of its file. A token that is given twice is an
 // error: which one counts would be a guess. The file of a registered agent may be empty.
 func (c *Config) readToken() []error {

@@ -93,9 +93,14 @@ func TestReleaseTrust_Signatures(t *testing.T) {
 }
 
 func TestToken_FromFile(t *testing.T) {
-	c, err := load(t, with(map[string]string{"AGENT_TOKEN_FILE": file(t, "  secret-token\n")}))
+	name := file(t, "  secret-token\n")
+	c, err := load(t, with(map[string]string{"AGENT_TOKEN_FILE": name}))
 	require.NoError(t, err)
 	assert.Equal(t, "secret-token", c.Token)
+	require.NoError(t, os.WriteFile(name, []byte("a-new-one\n"), 0o600))
+	assert.Equal(t, "a-new-one", c.CurrentToken())
+	require.NoError(t, os.Remove(name))
+	assert.Equal(t, "secret-token", c.CurrentToken())
 }
 
 func TestToken_NamesControlPlane(t *testing.T) {

@@ -37,6 +37,10 @@ func TestOpenID_Flags(t *testing.T) {
 	cfg, err = parsed(t, "--openid-client-secret-file", file, "--openid-role", "platform=admin", "--openid-role", `"cn=ops,ou=groups=operator",support=viewer`)
 	require.NoError(t, err)
 	assert.Equal(t, "of-the-file", cfg.ClientSecret)
+	require.NoError(t, os.WriteFile(file, []byte("a new one\n"), 0o600))
+	now, err := cfg.Reread()
+	require.NoError(t, err)
+	assert.Equal(t, "a new one", now)
 	assert.Equal(t, map[string]string{"platform": "admin", "cn=ops,ou=groups": "operator", "support": "viewer"}, cfg.Roles)
 }
 

@@ -26,6 +26,8 @@ type Config struct {
 	// Issuer is the URL of the identity provider, as it is in its ID tokens.
 	Issuer                 string
 	ClientID, ClientSecret string
+	// Reread returns the client's secret as it is now; nil if it does not change.
+	Reread func() (string, error)
 	// Roots are the CAs of the issuer; nil means the machine's.
 	Roots *x509.CertPool
 	// NameClaim is the claim of the ID token that becomes the operator's name, and GroupsClaim the
@@ -39,6 +41,14 @@ type Config struct {
 
 // Given reports whether operators sign in by OpenID Connect.
 func (c *Config) Given() bool { return c.Issuer != "" }
+
+// secret returns the client's secret as it is now.
+func (c *Config) secret() (string, error) {
+	if c.Reread == nil {
+		return c.ClientSecret, nil
+	}
+	return c.Reread()
+}
 
 // Validate reports what is wrong, by flag.
 func (c *Config) Validate(bad func(format string, args ...any)) {

@@ -60,7 +60,11 @@ func (p *Provider) Finish(ctx context.Context, secret string, query url.Values) 
 func (p *Provider) redeem(ctx context.Context, found *discovered, l login, code string) (*oidc.IDToken, error) {
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.client), callTimeout)
 	defer cancel()
-	answer, err := found.oauth.Exchange(ctx, code, oauth2.VerifierOption(l.verifier))
+	secret, err := p.cfg.secret()
+	if err != nil {
+		return nil, p.away(errors.New("this control plane cannot read the client's secret (--openid-client-secret-file)"))
+	}
+	answer, err := found.client(secret).Exchange(ctx, code, oauth2.VerifierOption(l.verifier))
 	var refused *oauth2.RetrieveError
 	switch {
 	case errors.As(err, &refused) && refused.ErrorCode != "":

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -45,8 +46,23 @@ type Provider struct {
 
 // discovered is what the provider says about itself.
 type discovered struct {
-	oauth    oauth2.Config
+	oauth    oauth2.Config // without the client's secret
 	verifier *oidc.IDTokenVerifier
+
+	mu     sync.Mutex
+	secret *oauth2.Config // with the secret of the last sign-in; it knows how the provider takes it
+}
+
+// client returns the configuration with a secret.
+func (d *discovered) client(secret string) *oauth2.Config {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.secret == nil || d.secret.ClientSecret != secret {
+		next := d.oauth
+		next.ClientSecret = secret
+		d.secret = &next
+	}
+	return d.secret
 }
 
 // New returns the provider. The address is that to which it sends browsers back.
@@ -128,7 +144,7 @@ func (p *Provider) ask(ctx context.Context) (*discovered, error) {
 	}
 	return &discovered{
 		oauth: oauth2.Config{
-			ClientID: p.cfg.ClientID, ClientSecret: p.cfg.ClientSecret, Endpoint: at, RedirectURL: p.back,
+			ClientID: p.cfg.ClientID, Endpoint: at, RedirectURL: p.back,
 			Scopes: append([]string{oidc.ScopeOpenID}, p.cfg.Scopes...),
 		},
 		verifier: provider.Verifier(&oidc.Config{ClientID: p.cfg.ClientID, Now: p.now}),
