@@ -26,6 +26,7 @@ type App struct {
 // AppList is a page of Apps.
 type AppList struct {
 	Items []App `json:"items" nullable:"false" doc:"Ordered by namespace and name."`
+	Page
 }
 
 // Settled reports whether the App's newest spec has reached an outcome: it is healthy, or the

@@ -119,6 +119,7 @@ type BuildFailure struct {
 // BuildList is the builds of a namespace.
 type BuildList struct {
 	Items []Build `json:"items" nullable:"false"`
+	Page
 }
 
 var buildArg = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)

@@ -31,6 +31,7 @@ type DataKey struct {
 // their values.
 type ConfigMapList struct {
 	Items []ConfigMap `json:"items" nullable:"false"`
+	Page
 }
 
 // Validate returns errors for keys that Kubernetes would refuse, or that occur twice.

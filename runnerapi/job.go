@@ -20,6 +20,7 @@ type Job struct {
 // JobList is a page of Jobs.
 type JobList struct {
 	Items []Job `json:"items" nullable:"false" doc:"Ordered by name."`
+	Page
 }
 
 // JobSpec describes what a Job runs. Putting the same spec again changes nothing. Putting another

@@ -111,6 +111,7 @@ type SetObject struct {
 // ManifestSetList is the answer of the list call.
 type ManifestSetList struct {
 	Items []ManifestSet `json:"items"`
+	Page
 }
 
 // Settled reports whether all objects are ready, or one will not become so.

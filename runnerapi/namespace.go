@@ -69,6 +69,7 @@ type Namespace struct {
 // NamespaceList is all managed namespaces.
 type NamespaceList struct {
 	Items []Namespace `json:"items" nullable:"false"`
+	Page
 }
 
 // Validate returns what is wrong with a spec beyond what its struct tags can express.

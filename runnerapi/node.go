@@ -59,6 +59,7 @@ type NodePods struct {
 // NodeList is all nodes.
 type NodeList struct {
 	Items []Node `json:"items" nullable:"false"`
+	Page
 }
 
 // ClusterEvent is an event that Kubernetes keeps, usually for an hour.

@@ -51,6 +51,7 @@ type Pipeline struct {
 // PipelineList is a page of Pipelines.
 type PipelineList struct {
 	Items []Pipeline `json:"items" nullable:"false" doc:"Ordered by name."`
+	Page
 }
 
 // PipelineSpec describes what a Pipeline runs. Putting the same spec again changes nothing. Putting

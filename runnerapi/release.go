@@ -210,6 +210,7 @@ type ReleaseObject struct {
 // ReleaseList is releases, or revisions of one.
 type ReleaseList struct {
 	Items []Release `json:"items" nullable:"false"`
+	Page
 }
 
 // Busy reports whether a command is at work.

@@ -50,4 +50,5 @@ type Route struct {
 // RouteList is the routes of an agent.
 type RouteList struct {
 	Items []Route `json:"items" nullable:"false"`
+	Page
 }

@@ -37,4 +37,5 @@ type SecretKey struct {
 // SecretList is all Secrets of a namespace that the agent manages.
 type SecretList struct {
 	Items []Secret `json:"items" nullable:"false"`
+	Page
 }

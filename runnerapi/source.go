@@ -146,6 +146,7 @@ type SourceError struct {
 // SourceList is the sources of a namespace.
 type SourceList struct {
 	Items []Source `json:"items" nullable:"false"`
+	Page
 }
 
 var gitRefName = regexp.MustCompile(`^[^\x00-\x20\x7f~^:?*\[\\]+$`)

@@ -45,8 +45,7 @@ func (a Apps) List(ctx context.Context, namespace string) ([]runnerapi.App, erro
 	if namespace != "" {
 		r = newRequest("list-namespace-apps", namespace)
 	}
-	list, err := fetch[runnerapi.AppList](ctx, a.core, r)
-	return list.Items, err
+	return pages(ctx, a.core, r, func(l runnerapi.AppList) ([]runnerapi.App, runnerapi.Page) { return l.Items, l.Page })
 }
 
 // Delete removes the App and the objects that it made.

@@ -28,8 +28,7 @@ func (b Builds) Wait(ctx context.Context, key runnerapi.Key, report func(runnera
 
 // List reads the newest run of each build of a namespace.
 func (b Builds) List(ctx context.Context, namespace string) ([]runnerapi.Build, error) {
-	list, err := fetch[runnerapi.BuildList](ctx, b.core, newRequest("list-builds", namespace))
-	return list.Items, err
+	return pages(ctx, b.core, newRequest("list-builds", namespace), func(l runnerapi.BuildList) ([]runnerapi.Build, runnerapi.Page) { return l.Items, l.Page })
 }
 
 // Delete ends the run that is under way and removes all runs.

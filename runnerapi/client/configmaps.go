@@ -22,8 +22,7 @@ func (c ConfigMaps) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Confi
 // List reads the ConfigMaps of a namespace that the agent manages,
 // without their values.
 func (c ConfigMaps) List(ctx context.Context, namespace string) ([]runnerapi.ConfigMap, error) {
-	list, err := fetch[runnerapi.ConfigMapList](ctx, c.core, newRequest("list-config-maps", namespace))
-	return list.Items, err
+	return pages(ctx, c.core, newRequest("list-config-maps", namespace), func(l runnerapi.ConfigMapList) ([]runnerapi.ConfigMap, runnerapi.Page) { return l.Items, l.Page })
 }
 
 // Delete removes a ConfigMap.

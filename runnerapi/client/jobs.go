@@ -21,8 +21,7 @@ func (j Jobs) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Job, error)
 
 // List reads the Jobs of a namespace.
 func (j Jobs) List(ctx context.Context, namespace string) ([]runnerapi.Job, error) {
-	list, err := fetch[runnerapi.JobList](ctx, j.core, newRequest("list-jobs", namespace))
-	return list.Items, err
+	return pages(ctx, j.core, newRequest("list-jobs", namespace), func(l runnerapi.JobList) ([]runnerapi.Job, runnerapi.Page) { return l.Items, l.Page })
 }
 
 // Wait blocks until the Job of at least this generation has ended or cannot go on, or ctx ends.

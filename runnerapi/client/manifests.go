@@ -43,8 +43,7 @@ func (m Manifests) Wait(ctx context.Context, set runnerapi.Key, report func(runn
 
 // List reads the sets of a namespace, without their objects.
 func (m Manifests) List(ctx context.Context, namespace string) ([]runnerapi.ManifestSet, error) {
-	list, err := fetch[runnerapi.ManifestSetList](ctx, m.core, newRequest("list-sets", namespace))
-	return list.Items, err
+	return pages(ctx, m.core, newRequest("list-sets", namespace), func(l runnerapi.ManifestSetList) ([]runnerapi.ManifestSet, runnerapi.Page) { return l.Items, l.Page })
 }
 
 // Delete deletes the objects of a set, and then the set. Objects in the result that have a state

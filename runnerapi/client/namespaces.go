@@ -21,8 +21,7 @@ func (n Namespaces) Get(ctx context.Context, name string) (runnerapi.Namespace, 
 
 // List reads all managed namespaces.
 func (n Namespaces) List(ctx context.Context) ([]runnerapi.Namespace, error) {
-	list, err := fetch[runnerapi.NamespaceList](ctx, n.core, newRequest("list-namespaces"))
-	return list.Items, err
+	return pages(ctx, n.core, newRequest("list-namespaces"), func(l runnerapi.NamespaceList) ([]runnerapi.Namespace, runnerapi.Page) { return l.Items, l.Page })
 }
 
 // Delete removes a namespace with everything in it.

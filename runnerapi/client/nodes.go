@@ -22,8 +22,7 @@ func (n Nodes) JoinToken(ctx context.Context) (runnerapi.JoinToken, error) {
 
 // List reads all nodes.
 func (n Nodes) List(ctx context.Context) ([]runnerapi.Node, error) {
-	list, err := fetch[runnerapi.NodeList](ctx, n.core, newRequest("list-nodes"))
-	return list.Items, err
+	return pages(ctx, n.core, newRequest("list-nodes"), func(l runnerapi.NodeList) ([]runnerapi.Node, runnerapi.Page) { return l.Items, l.Page })
 }
 
 // Get reads one node.

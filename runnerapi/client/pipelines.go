@@ -21,8 +21,7 @@ func (p Pipelines) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Pipeli
 
 // List reads the Pipelines of a namespace.
 func (p Pipelines) List(ctx context.Context, namespace string) ([]runnerapi.Pipeline, error) {
-	list, err := fetch[runnerapi.PipelineList](ctx, p.core, newRequest("list-pipelines", namespace))
-	return list.Items, err
+	return pages(ctx, p.core, newRequest("list-pipelines", namespace), func(l runnerapi.PipelineList) ([]runnerapi.Pipeline, runnerapi.Page) { return l.Items, l.Page })
 }
 
 // Wait is like Jobs.Wait.

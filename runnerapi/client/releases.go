@@ -22,8 +22,7 @@ func (r Releases) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Release
 
 // List reads the newest revision of each release of a namespace.
 func (r Releases) List(ctx context.Context, namespace string) ([]runnerapi.Release, error) {
-	list, err := fetch[runnerapi.ReleaseList](ctx, r.core, newRequest("list-releases", namespace))
-	return list.Items, err
+	return pages(ctx, r.core, newRequest("list-releases", namespace), func(l runnerapi.ReleaseList) ([]runnerapi.Release, runnerapi.Page) { return l.Items, l.Page })
 }
 
 // History reads the revisions that are kept, the newest first.

@@ -11,6 +11,5 @@ type Routes struct{ *core }
 
 // List reads the public routes of an agent.
 func (r Routes) List(ctx context.Context) ([]runnerapi.Route, error) {
-	list, err := fetch[runnerapi.RouteList](ctx, r.core, newRequest("list-routes"))
-	return list.Items, err
+	return pages(ctx, r.core, newRequest("list-routes"), func(l runnerapi.RouteList) ([]runnerapi.Route, runnerapi.Page) { return l.Items, l.Page })
 }

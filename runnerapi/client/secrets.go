@@ -21,8 +21,7 @@ func (s Secrets) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Secret, 
 
 // List reads the Secrets of a namespace that the agent manages.
 func (s Secrets) List(ctx context.Context, namespace string) ([]runnerapi.Secret, error) {
-	list, err := fetch[runnerapi.SecretList](ctx, s.core, newRequest("list-secrets", namespace))
-	return list.Items, err
+	return pages(ctx, s.core, newRequest("list-secrets", namespace), func(l runnerapi.SecretList) ([]runnerapi.Secret, runnerapi.Page) { return l.Items, l.Page })
 }
 
 // Delete removes a Secret.

@@ -21,8 +21,7 @@ func (s Sources) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Source, 
 
 // List reads the sources of a namespace.
 func (s Sources) List(ctx context.Context, namespace string) ([]runnerapi.Source, error) {
-	list, err := fetch[runnerapi.SourceList](ctx, s.core, newRequest("list-sources", namespace))
-	return list.Items, err
+	return pages(ctx, s.core, newRequest("list-sources", namespace), func(l runnerapi.SourceList) ([]runnerapi.Source, runnerapi.Page) { return l.Items, l.Page })
 }
 
 // Sync makes the agent check a repository now.

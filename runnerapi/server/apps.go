@@ -91,15 +91,20 @@ func (s *appCalls) deleteApp(ctx context.Context, in *struct {
 	return &emptyOutput{}, s.apps.Delete(ctx, appKey(in.App), s.writeOptions(ctx, in.Write))
 }
 
-func (s *appCalls) listAllApps(ctx context.Context, _ *struct{}) (*appListOutput, error) {
+func (s *appCalls) listAllApps(ctx context.Context, in *struct{ params.Page }) (*appListOutput, error) {
 	items, err := s.apps.List(ctx, "")
 	items = guard.Seen(ctx, s.guard, items, func(a runnerapi.App) string { return a.Namespace })
-	return &appListOutput{Body: runnerapi.AppList{Items: notNil(items)}}, err
+	items, rest, err := paged(in.Page, items, err, func(o runnerapi.App) string { return keyOf(o.Namespace, o.Name) })
+	return &appListOutput{Body: runnerapi.AppList{Items: items, Page: rest}}, err
 }
 
-func (s *appCalls) listApps(ctx context.Context, in *params.Namespace) (*appListOutput, error) {
-	items, err := s.apps.List(ctx, in.Namespace)
-	return &appListOutput{Body: runnerapi.AppList{Items: notNil(items)}}, err
+func (s *appCalls) listApps(ctx context.Context, in *struct {
+	params.Namespace
+	params.Page
+}) (*appListOutput, error) {
+	items, err := s.apps.List(ctx, in.Namespace.Namespace)
+	items, rest, err := paged(in.Page, items, err, func(o runnerapi.App) string { return keyOf(o.Namespace, o.Name) })
+	return &appListOutput{Body: runnerapi.AppList{Items: items, Page: rest}}, err
 }
 
 func (s *appCalls) scaleApp(ctx context.Context, in *struct {

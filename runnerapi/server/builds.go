@@ -71,9 +71,13 @@ func (s *buildCalls) deleteBuild(ctx context.Context, in *struct {
 	return &emptyOutput{}, s.builds.Delete(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
 }
 
-func (s *buildCalls) listBuilds(ctx context.Context, in *params.Namespace) (*buildListOutput, error) {
-	items, err := s.builds.List(ctx, in.Namespace)
-	return &buildListOutput{Body: runnerapi.BuildList{Items: notNil(items)}}, err
+func (s *buildCalls) listBuilds(ctx context.Context, in *struct {
+	params.Namespace
+	params.Page
+}) (*buildListOutput, error) {
+	items, err := s.builds.List(ctx, in.Namespace.Namespace)
+	items, rest, err := paged(in.Page, items, err, func(o runnerapi.Build) string { return keyOf(o.Namespace, o.Name) })
+	return &buildListOutput{Body: runnerapi.BuildList{Items: items, Page: rest}}, err
 }
 
 // buildLogsInput selects the lines of a build's log: one pod has it, with containers that run

@@ -55,7 +55,11 @@ func (s *configMapCalls) deleteConfigMap(ctx context.Context, in *struct {
 	return &emptyOutput{}, s.configMaps.Delete(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
 }
 
-func (s *configMapCalls) listConfigMaps(ctx context.Context, in *params.Namespace) (*configMapListOutput, error) {
-	items, err := s.configMaps.List(ctx, in.Namespace)
-	return &configMapListOutput{Body: runnerapi.ConfigMapList{Items: notNil(items)}}, err
+func (s *configMapCalls) listConfigMaps(ctx context.Context, in *struct {
+	params.Namespace
+	params.Page
+}) (*configMapListOutput, error) {
+	items, err := s.configMaps.List(ctx, in.Namespace.Namespace)
+	items, rest, err := paged(in.Page, items, err, func(o runnerapi.ConfigMap) string { return keyOf(o.Namespace, o.Name) })
+	return &configMapListOutput{Body: runnerapi.ConfigMapList{Items: items, Page: rest}}, err
 }

@@ -39,7 +39,11 @@ func (s *jobCalls) getJob(ctx context.Context, in *getRunInput) (*runOutput[runn
 	return inWords(out, err, runnerapi.JobOf)
 }
 
-func (s *jobCalls) listJobs(ctx context.Context, in *params.Namespace) (*jobListOutput, error) {
-	items, err := listRuns(ctx, s.appWork, in.Namespace, runnerapi.TypeJob, runnerapi.JobOf)
-	return &jobListOutput{Body: runnerapi.JobList{Items: items}}, err
+func (s *jobCalls) listJobs(ctx context.Context, in *struct {
+	params.Namespace
+	params.Page
+}) (*jobListOutput, error) {
+	items, err := listRuns(ctx, s.appWork, in.Namespace.Namespace, runnerapi.TypeJob, runnerapi.JobOf)
+	items, rest, err := paged(in.Page, items, err, func(o runnerapi.Job) string { return keyOf(o.Namespace, o.Name) })
+	return &jobListOutput{Body: runnerapi.JobList{Items: items, Page: rest}}, err
 }

@@ -115,9 +115,13 @@ func (s *manifestCalls) getSet(ctx context.Context, in *params.ManifestSet) (*se
 	return &setOutput{Body: set}, err
 }
 
-func (s *manifestCalls) listSets(ctx context.Context, in *params.Namespace) (*setListOutput, error) {
-	items, err := s.manifests.List(ctx, in.Namespace)
-	return &setListOutput{Body: runnerapi.ManifestSetList{Items: notNil(items)}}, err
+func (s *manifestCalls) listSets(ctx context.Context, in *struct {
+	params.Namespace
+	params.Page
+}) (*setListOutput, error) {
+	items, err := s.manifests.List(ctx, in.Namespace.Namespace)
+	items, rest, err := paged(in.Page, items, err, func(o runnerapi.ManifestSet) string { return keyOf(o.Namespace, o.Name) })
+	return &setListOutput{Body: runnerapi.ManifestSetList{Items: items, Page: rest}}, err
 }
 
 func (s *manifestCalls) deleteSet(ctx context.Context, in *struct {

@@ -62,8 +62,15 @@ func (s *namespaceCalls) deleteNamespace(ctx context.Context, in *struct {
 	return &emptyOutput{}, s.namespaces.Delete(ctx, in.Namespace.Namespace, s.writeOptions(ctx, in.Write))
 }
 
-func (s *namespaceCalls) listNamespaces(ctx context.Context, _ *struct{}) (*namespaceListOutput, error) {
+func (s *namespaceCalls) listNamespaces(ctx context.Context, in *struct {
+	params.Page
+	LabelSelector string `query:"labelSelector" maxLength:"1024" doc:"Labels that a namespace has, as kubectl's -l takes them." example:"env=prod"`
+}) (*namespaceListOutput, error) {
 	items, err := s.namespaces.List(ctx)
 	items = guard.Seen(ctx, s.guard, items, func(n runnerapi.Namespace) string { return n.Name })
-	return &namespaceListOutput{Body: runnerapi.NamespaceList{Items: notNil(items)}}, err
+	if err == nil {
+		items, err = selected(in.LabelSelector, items, func(n runnerapi.Namespace) map[string]string { return n.Labels })
+	}
+	items, rest, err := paged(in.Page, items, err, func(o runnerapi.Namespace) string { return keyOf(o.Name) })
+	return &namespaceListOutput{Body: runnerapi.NamespaceList{Items: items, Page: rest}}, err
 }

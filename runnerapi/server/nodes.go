@@ -51,9 +51,10 @@ func (s *nodeCalls) routes() {
 			"the body says which and why, and calling again goes on. A pod whose eviction fails keeps none of the others. The customer's policy has to name this command.", request.MaxSmallBody)), s.drainNode)
 }
 
-func (s *nodeCalls) listNodes(ctx context.Context, _ *struct{}) (*nodeListOutput, error) {
+func (s *nodeCalls) listNodes(ctx context.Context, in *struct{ params.Page }) (*nodeListOutput, error) {
 	items, err := s.nodes.List(ctx)
-	return &nodeListOutput{Body: runnerapi.NodeList{Items: notNil(items)}}, err
+	items, rest, err := paged(in.Page, items, err, func(o runnerapi.Node) string { return keyOf(o.Name) })
+	return &nodeListOutput{Body: runnerapi.NodeList{Items: items, Page: rest}}, err
 }
 
 func (s *nodeCalls) getNode(ctx context.Context, in *params.Node) (*nodeOutput, error) {

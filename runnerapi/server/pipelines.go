@@ -40,7 +40,11 @@ func (s *pipelineCalls) getPipeline(ctx context.Context, in *getRunInput) (*runO
 	return inWords(out, err, runnerapi.PipelineOf)
 }
 
-func (s *pipelineCalls) listPipelines(ctx context.Context, in *params.Namespace) (*pipelineListOutput, error) {
-	items, err := listRuns(ctx, s.appWork, in.Namespace, runnerapi.TypePipeline, runnerapi.PipelineOf)
-	return &pipelineListOutput{Body: runnerapi.PipelineList{Items: items}}, err
+func (s *pipelineCalls) listPipelines(ctx context.Context, in *struct {
+	params.Namespace
+	params.Page
+}) (*pipelineListOutput, error) {
+	items, err := listRuns(ctx, s.appWork, in.Namespace.Namespace, runnerapi.TypePipeline, runnerapi.PipelineOf)
+	items, rest, err := paged(in.Page, items, err, func(o runnerapi.Pipeline) string { return keyOf(o.Namespace, o.Name) })
+	return &pipelineListOutput{Body: runnerapi.PipelineList{Items: items, Page: rest}}, err
 }

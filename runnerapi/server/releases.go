@@ -146,9 +146,13 @@ func (s *releaseCalls) getRelease(ctx context.Context, in *params.Release) (*rel
 	return &releaseOutput{Status: http.StatusOK, Body: release}, err
 }
 
-func (s *releaseCalls) listReleases(ctx context.Context, in *params.Namespace) (*releaseListOutput, error) {
-	items, err := s.releases.List(ctx, in.Namespace)
-	return &releaseListOutput{Body: runnerapi.ReleaseList{Items: notNil(items)}}, err
+func (s *releaseCalls) listReleases(ctx context.Context, in *struct {
+	params.Namespace
+	params.Page
+}) (*releaseListOutput, error) {
+	items, err := s.releases.List(ctx, in.Namespace.Namespace)
+	items, rest, err := paged(in.Page, items, err, func(o runnerapi.Release) string { return keyOf(o.Namespace, o.Name) })
+	return &releaseListOutput{Body: runnerapi.ReleaseList{Items: items, Page: rest}}, err
 }
 
 func (s *releaseCalls) releaseHistory(ctx context.Context, in *params.Release) (*releaseListOutput, error) {

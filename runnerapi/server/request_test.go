@@ -415,6 +415,39 @@ func TestRequest_AcceptsWholeNumbers(t *testing.T) {
 	}
 }
 
+// TestLists_Parts has more Apps than the client asks for at a time.
+func TestLists_Parts(t *testing.T) {
+	b := runnertest.NewBackend()
+	for n := range 501 {
+		key := runnerapi.Key{Namespace: "production", Name: fmt.Sprintf("app-%03d", n)}
+		_, err := b.Apps().Deploy(t.Context(), key, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+		require.NoError(t, err)
+	}
+	agent := runnertest.Start(t, b)
+	all, err := agent.Client().Apps().List(ctxFor(t), "")
+	require.NoError(t, err)
+	require.Len(t, all, 501)
+	assert.Equal(t, "app-500", all[500].Name)
+
+	r := newRaw(t, agent)
+	_, answer := r.do("GET", "/v1/namespaces/production/apps?limit=2", "")
+	var part runnerapi.AppList
+	require.NoError(t, json.Unmarshal(answer, &part))
+	require.Len(t, part.Items, 2)
+	_, answer = r.do("GET", "/v1/namespaces/production/apps?limit=1000&continue="+part.Continue, "")
+	part = runnerapi.AppList{}
+	require.NoError(t, json.Unmarshal(answer, &part))
+	assert.Len(t, part.Items, 499)
+	assert.Empty(t, part.Continue)
+	for query, field := range map[string]string{"limit=1001": "query.limit", "limit=1&continue=A": "query.continue", "labelSelector=a": "query.labelSelector"} {
+		resp, answer := r.do("GET", "/v1/apps?"+query, "")
+		assert.Equal(t, field, refusalOf(t, 422, resp, answer).Field, query)
+	}
+	resp, answer := r.do("GET", "/v1/namespaces?labelSelector=env%3Dprod", "")
+	assert.Equal(t, 200, resp.StatusCode, string(answer))
+	assert.JSONEq(t, `{"items":[]}`, string(answer))
+}
+
 func TestHead_SameAsGet(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
 	r := newRaw(t, agent)

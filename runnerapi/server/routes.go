@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/guard"
 )
@@ -22,8 +23,9 @@ func (s *routeCalls) routes() {
 			"whether each is served, and why not. See docs/operator/gateway.md.", 0), s.listRoutes)
 }
 
-func (s *routeCalls) listRoutes(ctx context.Context, _ *struct{}) (*routeListOutput, error) {
+func (s *routeCalls) listRoutes(ctx context.Context, in *struct{ params.Page }) (*routeListOutput, error) {
 	items, err := s.public.List(ctx)
 	items = guard.Seen(ctx, s.guard, items, func(r runnerapi.Route) string { return r.Namespace })
-	return &routeListOutput{Body: runnerapi.RouteList{Items: notNil(items)}}, err
+	items, rest, err := paged(in.Page, items, err, func(o runnerapi.Route) string { return keyOf(o.Namespace, o.App, o.Host, o.Path, o.PathType, o.Service) })
+	return &routeListOutput{Body: runnerapi.RouteList{Items: items, Page: rest}}, err
 }

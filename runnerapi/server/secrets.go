@@ -54,7 +54,11 @@ func (s *secretCalls) deleteSecret(ctx context.Context, in *struct {
 	return &emptyOutput{}, s.secrets.Delete(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
 }
 
-func (s *secretCalls) listSecrets(ctx context.Context, in *params.Namespace) (*secretListOutput, error) {
-	items, err := s.secrets.List(ctx, in.Namespace)
-	return &secretListOutput{Body: runnerapi.SecretList{Items: notNil(items)}}, err
+func (s *secretCalls) listSecrets(ctx context.Context, in *struct {
+	params.Namespace
+	params.Page
+}) (*secretListOutput, error) {
+	items, err := s.secrets.List(ctx, in.Namespace.Namespace)
+	items, rest, err := paged(in.Page, items, err, func(o runnerapi.Secret) string { return keyOf(o.Namespace, o.Name) })
+	return &secretListOutput{Body: runnerapi.SecretList{Items: items, Page: rest}}, err
 }

@@ -56,9 +56,13 @@ func (s *sourceCalls) getSource(ctx context.Context, in *params.Object) (*source
 	return &sourceOutput{Body: source}, err
 }
 
-func (s *sourceCalls) listSources(ctx context.Context, in *params.Namespace) (*sourceListOutput, error) {
-	items, err := s.sources.List(ctx, in.Namespace)
-	return &sourceListOutput{Body: runnerapi.SourceList{Items: notNil(items)}}, err
+func (s *sourceCalls) listSources(ctx context.Context, in *struct {
+	params.Namespace
+	params.Page
+}) (*sourceListOutput, error) {
+	items, err := s.sources.List(ctx, in.Namespace.Namespace)
+	items, rest, err := paged(in.Page, items, err, func(o runnerapi.Source) string { return keyOf(o.Namespace, o.Name) })
+	return &sourceListOutput{Body: runnerapi.SourceList{Items: items, Page: rest}}, err
 }
 
 func (s *sourceCalls) syncSource(ctx context.Context, in *struct {

@@ -21,6 +21,12 @@ type Namespace struct {
 	Namespace string `path:"namespace" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Name of the namespace." example:"production"`
 }
 
+// Page selects a part of a list.
+type Page struct {
+	Limit    int    `query:"limit" minimum:"0" maximum:"1000" doc:"How many objects to return at most, ordered by namespace and name; all when absent or 0."`
+	Continue string `query:"continue" maxLength:"4096" pattern:"^[A-Za-z0-9_-]*$" doc:"Token of the part before."`
+}
+
 // Object is the path of any other namespaced object.
 type Object struct {
 	Namespace string `path:"namespace" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Namespace that the agent manages." example:"production"`
