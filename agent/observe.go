@@ -30,8 +30,8 @@ type observer struct {
 }
 
 // observe returns what this replica reports. The leader reads the cluster's figures; the others
-// only report that they are alive, and so does a leader that cannot read them: the control plane
-// keeps those of before.
+// only report that they are alive, and so does a leader while the Kubernetes API does not answer:
+// the control plane keeps the figures of before.
 func (o *observer) observe(ctx context.Context, tun *tunnel.Set, leads bool) (controlapi.Heartbeat, error) {
 	beat := controlapi.Heartbeat{
 		Clock: o.now(), AgentVersion: o.version, RunnerAPIVersion: runnerAPIVersion,
@@ -46,7 +46,7 @@ func (o *observer) observe(ctx context.Context, tun *tunnel.Set, leads bool) (co
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	facts, err := o.kube.Cluster().Facts(ctx)
-	if err != nil {
+	if err != nil && (ctx.Err() != nil || kube.Passing(err)) {
 		beat.Standby, beat.Checks = true, o.outage()
 		return beat, err
 	}
@@ -54,7 +54,7 @@ func (o *observer) observe(ctx context.Context, tun *tunnel.Set, leads bool) (co
 	beat.Components, beat.Checks = o.components(ctx), o.checkup.last.Load()
 	beat.KubernetesVersion, beat.Distribution, beat.Provider = facts.KubernetesVersion, facts.Distribution, facts.Provider
 	beat.Capacity = capacity(facts)
-	return beat, nil
+	return beat, err
 }
 
 // outage returns the finding that the Kubernetes API does not answer; nil while it does.

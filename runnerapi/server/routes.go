@@ -26,6 +26,8 @@ func (s *routeCalls) routes() {
 func (s *routeCalls) listRoutes(ctx context.Context, in *struct{ params.Page }) (*routeListOutput, error) {
 	items, err := s.public.List(ctx)
 	items = guard.Seen(ctx, s.guard, items, func(r runnerapi.Route) string { return r.Namespace })
-	items, rest, err := paged(in.Page, items, err, func(o runnerapi.Route) string { return keyOf(o.Namespace, o.App, o.Host, o.Path, o.PathType, o.Service) })
+	items, rest, err := paged(in.Page, items, err, func(o runnerapi.Route) string {
+		return keyOf(o.Namespace, o.App, o.Host, o.Path, o.PathType, o.Service)
+	})
 	return &routeListOutput{Body: runnerapi.RouteList{Items: items, Page: rest}}, err
 }

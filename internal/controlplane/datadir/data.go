@@ -31,7 +31,7 @@ func (d Data) Shared() bool { return d.Database.Given() && d.CAKey.Given() }
 
 // The files in the data directory.
 const (
-	FileCA       = "ca.pem"
+	FileCA = "ca.pem"
 	// FileTrust has the CA's certificates if the CA is in the database, for the commands that
 	// verify the control plane.
 	FileTrust    = "trust.pem"

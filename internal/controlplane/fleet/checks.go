@@ -37,8 +37,8 @@ func (r *Fleet) noteChecks(ctx context.Context, a store.Agent, reported *control
 	return err
 }
 
-// noteOutage stores what a replica that does not lead finds, while none leads: without the Kubernetes
-// API no replica can. What the last leader found stays.
+// noteOutage stores what a replica that does not lead finds, while none leads: without the
+// Kubernetes API no replica can. What the last leader found stays.
 func (r *Fleet) noteOutage(ctx context.Context, a store.Agent, reported *controlapi.Checks) error {
 	if reported == nil || !r.liveness.Leaderless(a.ID) {
 		return nil

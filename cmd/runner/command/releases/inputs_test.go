@@ -18,8 +18,8 @@ import (
 
 const inputs = "testdata/inputs"
 
-// TestInputs_LikeHelm has charts and values that people brought. `helm template` gets the folder and
-// the flags, the command the same, and Helm renders what the command would send.
+// TestInputs_LikeHelm has charts and values that people brought. `helm template` gets the folder
+// and the flags, the command the same, and Helm renders what the command would send.
 func TestInputs_LikeHelm(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text")
 	require.NoError(t, os.WriteFile(text, []byte("a,b\n"), 0o600))
