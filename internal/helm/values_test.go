@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"log"
-	"maps"
 	"strings"
 	"testing"
 
@@ -17,6 +16,7 @@ import (
 	release "helm.sh/helm/v4/pkg/release/v1"
 	"helm.sh/helm/v4/pkg/storage"
 	"helm.sh/helm/v4/pkg/storage/driver"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -81,23 +81,29 @@ func jsonOf(t *testing.T, v any) string {
 func installed(t *testing.T, name string) func(runnerapi.ReleaseSpec) *release.Release {
 	t.Helper()
 	cfg := action.NewConfiguration()
-	cfg.Releases, cfg.KubeClient = storage.Init(driver.NewMemory()), &kubefake.PrintingKubeClient{Out: &bytes.Buffer{}}
+	secrets := driver.NewSecrets(fake.NewClientset().CoreV1().Secrets(production)) // without sub-charts, as in a cluster
+	cfg.Releases, cfg.KubeClient = storage.Init(secrets), &kubefake.PrintingKubeClient{Out: &bytes.Buffer{}}
 	cfg.Capabilities = common.DefaultCapabilities
 	first := true
 	return func(spec runnerapi.ReleaseSpec) *release.Release {
 		chart, err := loader.LoadArchive(bytes.NewReader(spec.Chart.Archive))
 		require.NoError(t, err)
+		values := map[string]any{} // of its own: Helm changes them
+		require.NoError(t, json.Unmarshal([]byte(jsonOf(t, spec.Values)), &values))
+		if values == nil {
+			values = map[string]any{}
+		}
 		var made any
 		if first {
 			first = false
 			install := action.NewInstall(cfg)
 			install.ReleaseName, install.Namespace = name, production
-			made, err = install.RunWithContext(t.Context(), chart, maps.Clone(spec.Values))
+			made, err = install.RunWithContext(t.Context(), chart, values)
 		} else {
 			upgrade := action.NewUpgrade(cfg)
 			upgrade.Namespace, upgrade.ReuseValues, upgrade.ResetThenReuseValues = production, spec.ReuseValues, spec.ResetThenReuseValues
 			upgrade.ResetValues = !spec.ReuseValues && !spec.ResetThenReuseValues
-			made, err = upgrade.RunWithContext(t.Context(), name, chart, maps.Clone(spec.Values))
+			made, err = upgrade.RunWithContext(t.Context(), name, chart, values)
 		}
 		require.NoError(t, err)
 		r, ok := made.(*release.Release)
