@@ -103,6 +103,21 @@ func TestBounded(t *testing.T) {
 	}
 }
 
+// TestBounded_LeavesOutUnfit: the control plane would refuse the whole list for one route, so that
+// nobody's routes would change any more.
+func TestBounded_LeavesOutUnfit(t *testing.T) {
+	routes := manyRoutes(4, 0)
+	routes[0].Path = "/" + strings.Repeat("p", 1024)
+	routes[1].Host = "*." + strings.Repeat("a.", 126) + "b"
+	routes[2].Reason = strings.Repeat("r", 513)
+	req, omitted, err := bounded(routes)
+	require.NoError(t, err)
+	require.Len(t, req.Routes, 1)
+	assert.Equal(t, routes[3].Path, req.Routes[0].Path)
+	assert.Len(t, omitted, 3)
+	assert.Equal(t, 3, req.Omitted)
+}
+
 // TestBounded_SharesByNamespace: a namespace with many routes pushes none of another out.
 func TestBounded_SharesByNamespace(t *testing.T) {
 	few := manyRoutes(3, 1000)
