@@ -127,7 +127,7 @@ func appOf(in *networkingv1.Ingress, apps map[types.UID]*v1alpha1.App) (of *v1al
 		return nil, true
 	}
 	of = apps[owner.UID]
-	return of, of != nil && of.DeletionTimestamp.IsZero()
+	return of, of != nil && of.Namespace == in.Namespace && of.DeletionTimestamp.IsZero()
 }
 
 // refuseForeign refuses the routes at hosts that are given to other Apps.
