@@ -365,7 +365,9 @@ func TestEvents_FitWhatIsTaken(t *testing.T) {
 	require.NoError(t, c.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{
 		event(func(e *controlapi.Event) { e.App.Image = "wéb:\x01" + strings.Repeat("a", 600) }),
 		event(func(e *controlapi.Event) { e.App.Cause = strings.Repeat("é", 65) }),
-		event(func(e *controlapi.Event) { e.App.Message, e.App.Fix = strings.Repeat("é", 5000), strings.Repeat("é", 5000) }),
+		event(func(e *controlapi.Event) {
+			e.App.Message, e.App.Fix = strings.Repeat("é", 5000), strings.Repeat("é", 5000)
+		}),
 		event(func(e *controlapi.Event) { e.Type = "app.anything" }),
 		event(func(*controlapi.Event) {}),
 	}}))
