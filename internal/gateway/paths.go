@@ -27,8 +27,7 @@ func (t table) whole(host string) bool {
 	return len(routes) == 1 && routes[0].PathType != exact && trimmed(routes[0].Path) == ""
 }
 
-// rules are those on which servers differ. Each server follows some of them, in an order of its
-// own.
+// rules are those on which servers differ. Each server follows some of them, in some order.
 var rules = []func(path string) string{withoutParameters, withSlashes, withoutDots, withoutEmpty}
 
 // maxReadings bounds the readings of one path, in bytes of all.
