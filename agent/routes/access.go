@@ -51,8 +51,8 @@ func (r *Registrar) setPublic(ctx context.Context, engine *app.Engine, to access
 // omittedReason is why a host is not served whose routes were not sent.
 var omittedReason = fmt.Sprintf("the cluster has more than %d public routes, and the namespace more than its share; remove some of its hosts or paths", controlapi.MaxRoutes)
 
-// unfitReason is why a host is not served whose route has a host or a path that Kubernetes takes and
-// the control plane does not.
+// unfitReason is why a host is not served whose route has a host or a path that Kubernetes takes
+// and the control plane does not.
 const unfitReason = "the host or a path is too long: a host has at most 253 characters, and a path 1024"
 
 // publicHost returns what Apps are told about a host.

@@ -70,8 +70,8 @@ func (b bounded) Update(ctx context.Context, s *corev1.Secret, opts metav1.Updat
 
 const smaller = "use a smaller chart or smaller values"
 
-// checkRevision refuses a Secret whose revision is beyond the limits, and returns the revision's size
-// as JSON. Whether it is a revision at all is left to Helm.
+// checkRevision refuses a Secret whose revision is beyond the limits, and returns the revision's
+// size as JSON. Whether it is a revision at all is left to Helm.
 func checkRevision(s *corev1.Secret, fix string) (size int, err error) {
 	if s.Type != Type {
 		return 0, problem.Errorf(problem.Invalid, fix, "Secret %s is not a release of Helm: its type is %q", s.Name, s.Type)

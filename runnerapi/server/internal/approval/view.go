@@ -58,7 +58,7 @@ func (a Request) session() string {
 }
 
 // asks reports whether a switch of the query may be on. The API server takes every text for true but
-// these, and other readers take fewer.
+// "0" and "false". Other readers take fewer.
 func (a Request) asks(name string) bool {
 	return slices.ContainsFunc(a.Query[name], func(s string) bool { return s != "0" && !strings.EqualFold(s, "false") })
 }
