@@ -1,39 +1,37 @@
 package controlapi
 
 import (
-	"encoding/json"
 	"errors"
-	"reflect"
+	"regexp"
+	"slices"
 	"strings"
-	"sync"
 	"unicode/utf8"
-
-	"github.com/danielgtaylor/huma/v2"
 )
 
 // The authors of Apps and Ingresses choose parts of what the agent sends. The control plane refuses
 // a call as a whole, so that one part it does not take would hold up those of all others. The agent
-// therefore makes each part fit, or leaves it out.
-
-// The limits of an AppEvent, in characters.
+// therefore makes each part fit, or leaves it out. The limits are those of the schema, in
+// characters.
 const (
-	maxImage = 512
-	maxCause = 64
-	maxEvent = 4096 // of Message and of Fix
+	maxHost, maxPath, maxReason = 253, 1024, 512 // of a Route
+	maxImage, maxCause          = 512, 64        // of an AppEvent
+	maxMessage                  = 4096           // and of Fix
 )
 
-// fitting returns the events as the control plane takes them, without those that it takes in no
-// form.
+// eventTypes are the types of an Event.
+var eventTypes = []string{"app.progressing", "app.healthy", "app.degraded", "app.failed", "app.removed", "alert.firing", "alert.resolved"}
+
+// fitting returns the events as the control plane takes them, without those of other types.
 func fitting(events []Event) []Event {
 	var fit []Event
 	for _, e := range events {
 		if e.App != nil {
 			about := *e.App
 			about.Image, about.Cause = first(ascii(about.Image), maxImage), first(ascii(about.Cause), maxCause)
-			about.Message, about.Fix = first(about.Message, maxEvent), first(about.Fix, maxEvent)
+			about.Message, about.Fix = first(about.Message, maxMessage), first(about.Fix, maxMessage)
 			e.App = &about
 		}
-		if fits(e) == nil {
+		if slices.Contains(eventTypes, e.Type) {
 			fit = append(fit, e)
 		}
 	}
@@ -58,29 +56,17 @@ func ascii(text string) string {
 	}, text)
 }
 
+var (
+	routeHost = regexp.MustCompile(`^(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
+	pathTypes = []string{"Prefix", "Exact", "ImplementationSpecific"}
+	errUnfit  = errors.New("the host, the path, its type or the reason is not as the control plane takes it")
+)
+
 // Fits returns why the control plane would refuse the route, whatever else is sent with it.
-func (r Route) Fits() error { return errors.Join(fits(r), RoutesRequest{Routes: []Route{r}}.check()) }
-
-// checking has the validator, which serves one call at a time.
-var checking struct {
-	sync.Mutex
-	*huma.ModelValidator
-}
-
-// fits returns why a value does not have the schema of its type.
-func fits(v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
+func (r Route) Fits() error {
+	if len(r.Host) > maxHost || utf8.RuneCountInString(r.Path) > maxPath || utf8.RuneCountInString(r.Reason) > maxReason ||
+		!routeHost.MatchString(r.Host) || !strings.HasPrefix(r.Path, "/") || !slices.Contains(pathTypes, r.PathType) {
+		return errUnfit
 	}
-	var plain any
-	if err := json.Unmarshal(text, &plain); err != nil {
-		return err
-	}
-	checking.Lock()
-	defer checking.Unlock()
-	if checking.ModelValidator == nil {
-		checking.ModelValidator = huma.NewModelValidator()
-	}
-	return errors.Join(checking.Validate(reflect.TypeOf(v), plain)...)
+	return RoutesRequest{Routes: []Route{r}}.check()
 }
