@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -65,7 +67,7 @@ func (v ApprovalView) Lines() []string {
 		values map[string][]string
 	}{{"query", v.Query}, {"header", v.Headers}} {
 		for _, key := range slices.Sorted(maps.Keys(part.values)) {
-			lines = append(lines, fmt.Sprintf("%s %s: %s", part.name, key, quoted(part.values[key])))
+			lines = append(lines, fmt.Sprintf("%s %s: %s", part.name, keyText(key), quoted(part.values[key])))
 		}
 	}
 	if len(v.Body) > 0 {
@@ -75,6 +77,17 @@ func (v ApprovalView) Lines() []string {
 		lines = append(lines, "NOT ALL IS SHOWN: "+v.Unseen)
 	}
 	return lines
+}
+
+// plainKey matches the keys that are shown as they are.
+var plainKey = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+
+// keyText shows where a key ends: a Runner can send any text as the key of a query.
+func keyText(key string) string {
+	if plainKey.MatchString(key) {
+		return key
+	}
+	return strconv.Quote(key)
 }
 
 // quoted shows where each text ends.

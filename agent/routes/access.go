@@ -37,7 +37,7 @@ func (r *Registrar) setPublic(ctx context.Context, engine *app.Engine, to access
 	public := publicOf(to, state)
 	for _, left := range theirs.omitted {
 		if _, known := public.Hosts[left.Host]; !known {
-			public.Hosts[left.Host] = ingress.PublicHost{Reason: omittedReason}
+			public.Hosts[left.Host] = ingress.PublicHost{Reason: left.Reason}
 		}
 	}
 	given := public.Given
@@ -50,6 +50,10 @@ func (r *Registrar) setPublic(ctx context.Context, engine *app.Engine, to access
 
 // omittedReason is why a host is not served whose routes were not sent.
 var omittedReason = fmt.Sprintf("the cluster has more than %d public routes, and the namespace more than its share; remove some of its hosts or paths", controlapi.MaxRoutes)
+
+// unfitReason is why a host is not served whose route has a host or a path that Kubernetes takes
+// and the control plane does not.
+const unfitReason = "the host or a path is too long: a host has at most 253 characters, and a path 1024"
 
 // publicHost returns what Apps are told about a host.
 func publicHost(h controlapi.HostStatus) ingress.PublicHost {

@@ -121,7 +121,7 @@ type knownRoutes struct {
 	met  bool
 	sent time.Time // when the control plane was last sent the routes
 	due  time.Duration
-	// omitted are the routes that are not sent.
+	// omitted are the routes that are not sent, each with the reason.
 	omitted []ingress.Route
 	// again is when the control plane is asked about hosts, from when it was last asked.
 	again time.Duration
@@ -224,13 +224,17 @@ func backendsOf(routes []ingress.Route) []gateway.Route {
 	return backends
 }
 
-// bounded returns as many routes as may be sent, in order, and those that are left out. Namespaces
-// take turns, so that one with many routes pushes out its own alone.
+// bounded returns as many routes as may be sent, in order, and those that are left out, each with
+// the reason. Namespaces take turns, so that one with many routes pushes out its own alone. A route
+// that the control plane would not take is left out, because it would refuse all with it.
 func bounded(routes []ingress.Route) (req controlapi.RoutesRequest, omitted []ingress.Route, err error) {
 	encoded, size := make(map[int]controlapi.Route, min(len(routes), controlapi.MaxRoutes)), 0
-	full := map[string]bool{} // namespaces of which a route did not fit
+	full, unfit := map[string]bool{}, map[int]bool{} // namespaces of which a route had no room; routes
 	for _, i := range inTurns(routes) {
 		out := sentRoute(routes[i])
+		if unfit[i] = out.Fits() != nil; unfit[i] {
+			continue
+		}
 		text, err := json.Marshal(out)
 		if err != nil {
 			return req, nil, fmt.Errorf("encode a route: %w", err)
@@ -246,9 +250,12 @@ func bounded(routes []ingress.Route) (req controlapi.RoutesRequest, omitted []in
 	for i, r := range routes {
 		if out, sent := encoded[i]; sent {
 			req.Routes = append(req.Routes, out)
-		} else {
-			omitted = append(omitted, r)
+			continue
 		}
+		if r.Reason = omittedReason; unfit[i] {
+			r.Reason = unfitReason
+		}
+		omitted = append(omitted, r)
 	}
 	req.Omitted = len(omitted)
 	return req, omitted, nil

@@ -81,7 +81,7 @@ func TestRouteOf_UnsupportedRoute(t *testing.T) {
 func manyRoutes(n, pathLength int) []ingress.Route {
 	routes := make([]ingress.Route, n)
 	for i := range routes {
-		routes[i] = ingress.Route{App: runnerapi.Key{Namespace: "n", Name: "a"}, Host: "shop.example.com", PathType: "Prefix", Port: 80,
+		routes[i] = ingress.Route{App: runnerapi.Key{Namespace: "n", Name: "a"}, Host: "shop.example.com", PathType: "Prefix", Service: "web", Port: 80,
 			Path: fmt.Sprintf("/%05d%s", i, strings.Repeat("p", pathLength))}
 	}
 	return routes
@@ -101,6 +101,21 @@ func TestBounded(t *testing.T) {
 			assert.Greater(t, len(text), controlapi.MaxRoutesBytes-2000, "as many as fit")
 		}
 	}
+}
+
+// TestBounded_LeavesOutUnfit: the control plane would refuse the whole list for one route, so that
+// nobody's routes would change any more.
+func TestBounded_LeavesOutUnfit(t *testing.T) {
+	routes := manyRoutes(3, 0)
+	routes[0].Path = "/" + strings.Repeat("p", 1024)
+	routes[1].Host = "*." + strings.Repeat("a.", 126) + "b"
+	req, omitted, err := bounded(routes)
+	require.NoError(t, err)
+	require.Len(t, req.Routes, 1)
+	assert.Equal(t, routes[2].Path, req.Routes[0].Path)
+	assert.Equal(t, 2, req.Omitted)
+	require.Len(t, omitted, 2)
+	assert.Equal(t, []string{unfitReason, unfitReason}, []string{omitted[0].Reason, omitted[1].Reason})
 }
 
 // TestBounded_SharesByNamespace: a namespace with many routes pushes none of another out.

@@ -62,7 +62,7 @@ func installer(t *testing.T, env *kubetest.Env) *components.Installer {
 	return &components.Installer{Config: env.Admin, Client: client, Charts: components.Source{
 		Mirror: s.URL,
 		Fetch: repository.New(repository.Options{
-			HTTPHosts: []string{"127.0.0.1"}, Guard: egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+			HTTPHosts: []string{"127.0.0.1"}, Guard: egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Hosts: egress.EveryHost},
 		}),
 	}}
 }

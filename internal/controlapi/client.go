@@ -150,8 +150,10 @@ func (c *Client) Audit(ctx context.Context, req AuditRequest) (AuditAnswer, erro
 	return answered[AuditAnswer](func(answer any) error { return c.post(ctx, c.named, pathAudit, nil, req, answer) })
 }
 
-// Events sends events. Once it has returned nil they cannot be lost.
+// Events sends events, cut where they would be refused. Once it has returned nil they cannot be
+// lost, except those that the control plane takes in no form.
 func (c *Client) Events(ctx context.Context, r EventsRequest) error {
+	r.Events = fitting(r.Events)
 	return c.post(ctx, c.named, pathEvents, nil, r, nil)
 }
 

@@ -348,3 +348,34 @@ func TestClient_ErrorHasNoResult(t *testing.T) {
 		assert.Zero(t, got, name)
 	}
 }
+
+// TestEvents_FitWhatIsTaken: the author of one App chooses its image, and who may write its status
+// the rest. The control plane would refuse them together with the events of all other Apps.
+func TestEvents_FitWhatIsTaken(t *testing.T) {
+	var got []controlapi.Event
+	c := clientOf(t, newAuthority(t), handlerOf(&backend{events: func(_ string, events []controlapi.Event) error {
+		got = append(got, events...)
+		return nil
+	}}, zerolog.Nop()))
+	event := func(change func(*controlapi.Event)) controlapi.Event {
+		e := controlapi.Event{ID: "1", Type: "app.failed", Time: time.Unix(1, 0).UTC(), App: &controlapi.AppEvent{Namespace: "shop", Name: "web", Image: "web:1"}}
+		change(&e)
+		return e
+	}
+	require.NoError(t, c.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{
+		event(func(e *controlapi.Event) { e.App.Image = "wéb:\x01" + strings.Repeat("a", 600) }),
+		event(func(e *controlapi.Event) { e.App.Cause = strings.Repeat("é", 65) }),
+		event(func(e *controlapi.Event) {
+			e.App.Message, e.App.Fix = strings.Repeat("é", 5000), strings.Repeat("é", 5000)
+		}),
+		event(func(e *controlapi.Event) { e.Type = "app.anything" }),
+		event(func(*controlapi.Event) {}),
+	}}))
+	require.Len(t, got, 4)
+	assert.True(t, strings.HasPrefix(got[0].App.Image, "w?b:?aaa"), got[0].App.Image)
+	assert.Len(t, got[0].App.Image, 512)
+	assert.Len(t, got[1].App.Cause, 64)
+	assert.Len(t, []rune(got[2].App.Message), 4096)
+	assert.Len(t, []rune(got[2].App.Fix), 4096)
+	assert.Equal(t, event(func(*controlapi.Event) {}), got[3])
+}

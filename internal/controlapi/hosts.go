@@ -9,13 +9,10 @@ import (
 // maxLabel bounds a label of a host name (RFC 1035).
 const maxLabel = 63
 
-// The sizes of digests in the labels of given hosts, in characters of five bits each. A label that
-// holds the App's whole name is ambiguous only for Apps of that name. One that is cut is so for
-// more.
-const (
-	digestLength    = 10
-	digestLengthCut = 16
-)
+// digestLength is that of the digest in the label of a given host, in characters of five bits each.
+// An agent chooses its namespaces, so with fewer bits it could find one with the digest of another
+// agent's App.
+const digestLength = 16
 
 // ProofGiven is the proof of a given host.
 const ProofGiven = "given"
@@ -27,12 +24,8 @@ func GivenHost(app, namespace, agentID, domain string) string {
 	sum := sha256.Sum256([]byte(strings.ToLower(agentID) + "/" + namespace + "/" + app))
 	digest := strings.ToLower(base32.StdEncoding.EncodeToString(sum[:]))
 	label := strings.ReplaceAll(app, ".", "-") // a dot would begin another label
-	length := digestLength
-	if label != app || len(label)+1+length > maxLabel {
-		length = digestLengthCut
-	}
-	label = strings.TrimRight(label[:min(len(label), maxLabel-1-length)], "-")
-	return label + "-" + digest[:length] + "." + domain
+	label = strings.TrimRight(label[:min(len(label), maxLabel-1-digestLength)], "-")
+	return label + "-" + digest[:digestLength] + "." + domain
 }
 
 // ProofTarget returns the name to which a CNAME record has to lead so that an agent may serve a

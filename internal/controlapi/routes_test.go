@@ -67,7 +67,9 @@ func TestRoutes_RefusesInvalid(t *testing.T) {
 	h := handlerOf(&backend{}, zerolog.Nop())
 	changed := func(change func(*controlapi.Route)) string {
 		route := soundRoute()
+		require.NoError(t, route.Fits())
 		change(&route)
+		assert.Error(t, route.Fits(), "the agent leaves it out: %+v", route)
 		text, err := json.Marshal(controlapi.RoutesRequest{Routes: []controlapi.Route{route}})
 		require.NoError(t, err)
 		return string(text)
@@ -86,6 +88,8 @@ func TestRoutes_RefusesInvalid(t *testing.T) {
 		"no port":               {changed(func(r *controlapi.Route) { r.Port = 0 }), "no port"},
 		"no Service":            {changed(func(r *controlapi.Route) { r.Service = "" }), "no Service"},
 		"ready without either":  {changed(func(r *controlapi.Route) { r.Service, r.Port, r.Ready = "", 0, true }), "no Service"},
+		"a long host":           {changed(func(r *controlapi.Route) { r.Host = strings.Repeat("a.", 126) + "bb" }), "host"},
+		"a long path":           {changed(func(r *controlapi.Route) { r.Path = "/" + strings.Repeat("é", 1024) }), "path"},
 		"a long reason":         {changed(func(r *controlapi.Route) { r.Reason = strings.Repeat("x", 513) }), "reason"},
 		"a port at an endpoint": {changed(func(r *controlapi.Route) { r.Endpoint = "192.0.2.1:443" }), "endpoint"},
 		"a URL as an endpoint":  {changed(func(r *controlapi.Route) { r.Endpoint = "https://lb.example.com" }), "endpoint"},

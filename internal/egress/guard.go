@@ -18,11 +18,12 @@ const dialTimeout = 30 * time.Second
 const Setting = "PIPEOPS_FETCH_ADDRESSES"
 
 // Guard keeps fetches from loopback, link-local and metadata addresses, and from hosts that the
-// cluster owner's policy does not list. Its zero value allows every host and no exception.
+// cluster owner's policy does not list. Its zero value allows no host.
 type Guard struct {
 	// Allowed are exceptions, such as 127.0.0.0/8 for a repository on the same machine.
 	Allowed []netip.Prefix
-	// Hosts returns the hosts that the policy lists at that moment; nil allows every host.
+	// Hosts returns the hosts that the policy lists at that moment; nil allows none. EveryHost is
+	// for programs without a policy.
 	Hosts func() Hosts
 }
 
@@ -60,10 +61,13 @@ func (g Guard) Check(a netip.Addr) error {
 	return &RefusedError{Address: a}
 }
 
+// EveryHost is a Guard's Hosts for a program that fetches what its own user names.
+func EveryHost() Hosts { return Hosts{} }
+
 // Listed returns the hosts from which the agent may fetch now.
 func (g Guard) Listed() Hosts {
 	if g.Hosts == nil {
-		return Hosts{}
+		return Hosts{Patterns: []string{}}
 	}
 	return g.Hosts()
 }

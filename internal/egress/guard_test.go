@@ -75,7 +75,7 @@ func TestGuard_RefusesRedirects(t *testing.T) {
 	outside.Start()
 	defer outside.Close()
 
-	via := egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.7.7.7/32")}}.Transport(&http.Transport{DisableKeepAlives: true})
+	via := egress.Guard{Hosts: egress.EveryHost, Allowed: []netip.Prefix{netip.MustParsePrefix("127.7.7.7/32")}}.Transport(&http.Transport{DisableKeepAlives: true})
 	refused := &egress.RefusedError{}
 	for _, address := range []string{
 		outside.URL, "http://127.0.0.1:" + port, "http://localhost:" + port, "http://[::ffff:127.0.0.1]:" + port, "http://0.0.0.0:" + port,
@@ -83,7 +83,7 @@ func TestGuard_RefusesRedirects(t *testing.T) {
 		assert.ErrorAs(t, get(t, via, address), &refused, address)
 	}
 	assert.Empty(t, asked)
-	assert.NoError(t, get(t, egress.Guard{Allowed: loopback}.Transport(&http.Transport{DisableKeepAlives: true}), outside.URL))
+	assert.NoError(t, get(t, egress.Guard{Hosts: egress.EveryHost, Allowed: loopback}.Transport(&http.Transport{DisableKeepAlives: true}), outside.URL))
 	assert.Len(t, asked, 1)
 }
 
@@ -95,7 +95,7 @@ func TestGuard_AllowsProxy(t *testing.T) {
 	defer proxy.Close()
 	at, err := url.Parse(proxy.URL)
 	require.NoError(t, err)
-	via := egress.Guard{}.Transport(&http.Transport{Proxy: http.ProxyURL(at), DisableKeepAlives: true})
+	via := egress.Guard{Hosts: egress.EveryHost}.Transport(&http.Transport{Proxy: http.ProxyURL(at), DisableKeepAlives: true})
 	assert.NoError(t, get(t, via, "http://charts.example.com/"))
 	refused := &egress.RefusedError{}
 	assert.ErrorAs(t, get(t, via, "http://169.254.169.254/latest/meta-data"), &refused)

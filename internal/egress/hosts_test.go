@@ -41,9 +41,8 @@ func TestHosts_AllowListed(t *testing.T) {
 	assert.ErrorContains(t, g.CheckHost("evil.example"), `fetchHosts in the customer's policy does not list the host "evil.example"`)
 	assert.Error(t, listing().CheckHost("git.example.com"), "an empty list allows no host")
 	assert.NoError(t, listing("*").CheckHost("git.example.com"))
-	assert.NoError(t, egress.Guard{}.CheckHost("git.example.com"))
-	unlisted := egress.Guard{Hosts: func() egress.Hosts { return egress.Hosts{} }}
-	assert.NoError(t, unlisted.CheckHost("git.example.com"), "a policy without a list allows every host")
+	assert.Error(t, egress.Guard{}.CheckHost("git.example.com"), "without a policy, no host is allowed")
+	assert.NoError(t, egress.Guard{Hosts: egress.EveryHost}.CheckHost("git.example.com"), "a policy without a list allows every host")
 }
 
 // TestHosts_RefuseRedirects has a host that is listed redirect to another, at

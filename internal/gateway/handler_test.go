@@ -81,6 +81,10 @@ func TestGateway_AmbiguousPath(t *testing.T) {
 		"/public/../admin": "ambiguous", "/public/%2e%2e/admin": "ambiguous", "/public/..%2fadmin": "ambiguous", "/public%2f..%2fadmin": "ambiguous",
 		"/public/..;/admin": "ambiguous", "/public/.%2e;x=1/admin": "ambiguous", `/public/..\admin`: "ambiguous", "/public/..%5Cadmin": "ambiguous",
 		"/public/%252e%252e/admin": "ambiguous", "/public/..%252fadmin": "ambiguous", "/public/a/../../admin": "ambiguous", "/public%2fadmin": "ambiguous",
+		// By some of the rules alone, these lead out of what is public.
+		"/public/../admin/..;/public/x": "ambiguous", `/public/../admin/..\public/x`: "ambiguous", "/public/../admin/..%2fpublic/x": "ambiguous",
+		"/public/..;/admin/..%3b/public/x": "ambiguous", "/public/../admin/%2e%2e/public/x": "ambiguous", "/public/%25zz/%252e%252e/%252e%252e/admin": "ambiguous",
+		"/public/x//../y": "public", "/public/a/..;/b": "public",
 		"/public/": "public", "/public/a%2Fb": "public", "/public/a/../b": "public", "/publ%69c/a": "public", "/public/a;v=1": "public",
 		"/public//a": "public", "/public/100%25": "public", "/public/.well-known": "public",
 	} {
@@ -89,7 +93,7 @@ func TestGateway_AmbiguousPath(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"/x/../admin": "ambiguous", "//admin": "ambiguous", "/%61dmin": "admin", "/admin;x/y": "ambiguous", `/\admin`: "ambiguous", "/x%2fadmin": "public",
-		"/admin/../x": "ambiguous", "/admin/a/../b": "admin", "/./admin": "ambiguous", "/x/./y": "public",
+		"/admin/../x": "ambiguous", "/admin/a/../b": "admin", "/./admin": "ambiguous", "/x/./y": "public", "/%2561dmin": "ambiguous",
 	} {
 		assert.Equal(t, want, ask(t, url, "two.example.org", path), path)
 	}

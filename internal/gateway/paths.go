@@ -1,71 +1,125 @@
 package gateway
 
 import (
-	"net/url"
-	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// ambiguous reports whether a request would take another route if its path were read by another
-// rule, so that a Service could take it for a path that is not public. raw is the path as it was
-// sent.
+// ambiguous reports whether a request would take another route if its path were read by other
+// rules, so that a Service could take it for a path that is not public. raw is the path as it was
+// sent, and decoded as net/http read it.
 func (t table) ambiguous(host, decoded, raw string) bool {
-	if !strings.ContainsAny(raw, `%;\`) && !strings.Contains(raw, "//") && !strings.Contains(raw, "/.") {
+	if !strings.ContainsAny(raw, `%;\`) && !strings.Contains(raw, "//") && !strings.Contains(raw, "/.") || t.whole(host) {
 		return false
 	}
 	route, found := t.find(host, decoded)
-	return slices.ContainsFunc(forms(decoded, raw), func(form string) bool {
-		other, ok := t.find(host, form)
+	all, complete := readings(raw)
+	return !complete || slices.ContainsFunc(all, func(path string) bool {
+		other, ok := t.find(host, path)
 		return ok != found || other.Host != route.Host || other.Path != route.Path || other.PathType != route.PathType
 	})
 }
 
-// forms returns the paths for which servers may take a path, other than the one as which net/http
-// decoded it: raw is the path as it was sent. The rules on which they differ:
-//   - An encoded slash separates segments, or is a part of one (RFC 3986, section 2.2).
-//   - Dot segments are removed (RFC 3986, section 6.2.2.3), and double slashes merged.
-//   - A backslash counts as a slash (WHATWG URL, special schemes).
-//   - A segment ends at a semicolon: it has parameters (RFC 3986, section 3.3).
-//   - What is encoded twice is decoded twice.
-func forms(decoded, raw string) []string {
-	all := []string{}
-	if kept := keepSlashes(raw); kept != decoded {
-		all = append(all, kept)
+// whole reports whether a host has one route, to which all of its paths lead.
+func (t table) whole(host string) bool {
+	routes := t[host]
+	return len(routes) == 1 && routes[0].PathType != exact && trimmed(routes[0].Path) == ""
+}
+
+// rules are those on which servers differ. Each server follows some of them, in some order.
+var rules = []func(path string) string{withoutParameters, withSlashes, withoutDots, withoutEmpty}
+
+// maxReadings bounds the readings of one path, in bytes of all.
+const maxReadings = 512 << 10
+
+// readings returns the paths for which servers may take a path that was sent. complete is false if
+// there are too many.
+func readings(raw string) (all []string, complete bool) {
+	type reading struct {
+		path    string
+		decoded int // times; what is encoded twice is decoded twice
 	}
-	for _, p := range []string{decoded, decodedAgain(decoded)} {
-		if clean := normalized(p); clean != p {
-			all = append(all, clean)
+	list, known, size := []reading{{raw, 0}}, map[reading]bool{}, 0
+	add := func(r reading) {
+		if !known[r] {
+			known[r] = true
+			list = append(list, r)
+			size += len(r.path)
 		}
 	}
-	return all
-}
-
-// keepSlashes decodes a path but for its encoded slashes.
-func keepSlashes(raw string) string {
-	const keep = "%252F"
-	kept, err := url.PathUnescape(strings.NewReplacer("%2f", keep, "%2F", keep).Replace(raw))
-	if err != nil {
-		return raw
+	for n := 0; n < len(list); n++ {
+		if size > maxReadings {
+			return nil, false
+		}
+		r := list[n]
+		for _, rule := range rules {
+			add(reading{rule(r.path), r.decoded})
+		}
+		if r.decoded < 2 {
+			add(reading{decode(r.path, ""), r.decoded + 1})
+			add(reading{decode(r.path, "/"), r.decoded + 1})
+		}
+		if r.decoded > 0 {
+			all = append(all, r.path)
+		}
 	}
-	return kept
+	return all, true
 }
 
-func decodedAgain(decoded string) string {
-	if again, err := url.PathUnescape(decoded); err == nil {
-		return again
+// decode decodes what is encoded in a path (RFC 3986, section 2.1), except the bytes to keep: an
+// encoded slash separates segments, or is a part of one (section 2.2).
+func decode(path, keep string) string {
+	var b strings.Builder
+	for at := 0; at < len(path); at++ {
+		if path[at] == '%' && at+2 < len(path) {
+			c, err := strconv.ParseUint(path[at+1:at+3], 16, 8)
+			if err == nil && strings.IndexByte(keep, byte(c)) < 0 {
+				b.WriteByte(byte(c))
+				at += 2
+				continue
+			}
+		}
+		b.WriteByte(path[at])
 	}
-	return decoded
+	return b.String()
 }
 
-func normalized(p string) string {
-	segments := strings.Split(strings.ReplaceAll(p, `\`, "/"), "/")
+// withoutParameters ends each segment at a semicolon (RFC 3986, section 3.3).
+func withoutParameters(path string) string {
+	segments := strings.Split(path, "/")
 	for i, s := range segments {
 		segments[i], _, _ = strings.Cut(s, ";")
 	}
-	clean := path.Clean("/" + strings.Join(segments, "/"))
-	if strings.HasSuffix(p, "/") && clean != "/" {
-		clean += "/"
+	return strings.Join(segments, "/")
+}
+
+// withSlashes counts a backslash as a slash (WHATWG URL, special schemes).
+func withSlashes(path string) string { return strings.ReplaceAll(path, `\`, "/") }
+
+// withoutDots removes dot segments (RFC 3986, section 5.2.4).
+func withoutDots(path string) string {
+	var kept []string
+	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	for i, s := range segments {
+		switch {
+		case s != "." && s != "..":
+			kept = append(kept, s)
+			continue
+		case s == ".." && len(kept) > 0:
+			kept = kept[:len(kept)-1]
+		}
+		if i == len(segments)-1 {
+			kept = append(kept, "")
+		}
 	}
-	return clean
+	return "/" + strings.Join(kept, "/")
+}
+
+// withoutEmpty merges slashes.
+func withoutEmpty(path string) string {
+	for strings.Contains(path, "//") {
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	return path
 }

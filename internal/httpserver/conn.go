@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 )
 
@@ -24,14 +25,47 @@ type conn struct {
 	wrapconn.Conn
 	handled atomic.Bool // from the handler's begin until the answer is sent; for good when hijacked
 	framing framing
-	settled func() // nil without TLS
+	settled func()
+	read    *requests
+	reading atomic.Bool // counted in read
+}
+
+// requests counts the requests that are being read: their handlers have not begun.
+type requests struct {
+	n     atomic.Int64
+	fewer wake.Signal
+}
+
+// wait waits until no request is being read, or the context ends.
+func (r *requests) wait(ctx context.Context) {
+	for r.n.Load() > 0 && r.fewer.Wait(ctx) {
+		continue
+	}
 }
 
 // Read implements io.Reader.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.framing.note(p[:n])
+	if n > 0 && !c.handled.Load() {
+		c.reads()
+	}
 	return n, err
+}
+
+// reads notes that a request has begun to come.
+func (c *conn) reads() {
+	if c.reading.CompareAndSwap(false, true) {
+		c.read.n.Add(1)
+	}
+}
+
+// hasRead notes that the request is with the handler, or will never be.
+func (c *conn) hasRead() {
+	if c.reading.CompareAndSwap(true, false) {
+		c.read.n.Add(-1)
+		c.read.fewer.Raise()
+	}
 }
 
 type connKey struct{}
@@ -49,11 +83,8 @@ func watchRequests(srv *http.Server) {
 		return ctx
 	}
 	srv.ConnState = func(c net.Conn, to http.ConnState) {
-		switch own := ownConn(c); {
-		case own != nil && to == http.StateIdle: // the answer is sent whole
-			own.handled.Store(false)
-		case to == http.StateClosed:
-			settle(c)
+		if own := ownConn(c); own != nil {
+			own.follow(to)
 		}
 		if state != nil {
 			state(c, to)
@@ -62,13 +93,30 @@ func watchRequests(srv *http.Server) {
 	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if own, ok := r.Context().Value(connKey{}).(*conn); ok {
 			own.handled.Store(true)
-			settle(own)
+			own.hasRead()
+			own.settled()
 			if own.framing.refuses(w, r) {
 				return
 			}
 		}
 		handler.ServeHTTP(w, r)
 	})
+}
+
+// follow follows the connection's states.
+func (c *conn) follow(to http.ConnState) {
+	switch to {
+	case http.StateIdle: // the answer is sent whole
+		c.handled.Store(false)
+	case http.StateActive:
+		if !c.handled.Load() {
+			c.reads()
+		}
+	case http.StateClosed, http.StateHijacked:
+		c.hasRead()
+		c.settled()
+	default:
+	}
 }
 
 func ownConn(c net.Conn) *conn {

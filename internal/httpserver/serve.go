@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 )
 
@@ -22,7 +23,11 @@ import (
 // net/http serves HTTP/2 only on a bare *tls.Conn, and HTTP/1.1 on any connection. So Serve makes
 // the handshake, and wraps a connection without HTTP/2.
 func Serve(srv *http.Server, ln net.Listener) error {
-	return (&server{Server: srv, listener: ln}).serve()
+	return newServer(srv, ln).serve()
+}
+
+func newServer(srv *http.Server, ln net.Listener) *server {
+	return &server{Server: srv, listener: ln, reading: requests{fewer: wake.New()}}
 }
 
 func (s *server) serve() error {
@@ -30,7 +35,7 @@ func (s *server) serve() error {
 	boundHeaders(srv)
 	watchRequests(srv)
 	if srv.TLSConfig == nil {
-		return srv.Serve(plainListener{ln})
+		return s.ended(srv.Serve(plainListener{ln, s}))
 	}
 	if len(srv.TLSConfig.NextProtos) == 0 {
 		srv.TLSConfig = srv.TLSConfig.Clone()
@@ -48,16 +53,21 @@ func (s *server) serve() error {
 	if err := srv.Serve(&one{}); errors.Is(err, http.ErrServerClosed) {
 		return errors.Join(err, ln.Close())
 	}
-	err := s.accept()
-	if s.closing.Load() {
-		s.handshakes.Wait() // until Shutdown cancels them
-		s.fresh.Wait()
-	}
-	return err
+	return s.ended(s.accept())
 }
 
-// stopAccepting ends the loop, and lets handshakes and first requests go on. The server still runs:
-// one that shuts down closes a connection of HTTP/1.1 whose first request it has just read.
+// ended returns how accepting ended. After stopAccepting, it waits for what had begun.
+func (s *server) ended(err error) error {
+	if !s.closing.Load() {
+		return err
+	}
+	s.handshakes.Wait() // until Shutdown cancels them
+	s.fresh.Wait()
+	return http.ErrServerClosed
+}
+
+// stopAccepting ends accepting, and lets handshakes and first requests go on. The server still
+// runs: one that shuts down closes a connection of HTTP/1.1 whose request it has just read.
 func (s *server) stopAccepting() {
 	s.closing.Store(true)
 	_ = s.listener.Close()
@@ -70,6 +80,7 @@ type server struct {
 	closing    atomic.Bool
 	handshakes sync.WaitGroup
 	fresh      sync.WaitGroup // connections of HTTP/1.1 before their first request
+	reading    requests       // of HTTP/1.1
 }
 
 // freshFor is how long a connection may have no request before it counts as idle, as in net/http.
@@ -114,31 +125,26 @@ func (s *server) take(raw net.Conn) {
 	}
 	next := net.Conn(secure)
 	if p := secure.ConnectionState().NegotiatedProtocol; err == nil && (p == "" || p == "http/1.1") {
-		next = s.freshConn(secure)
+		next = secureConn{s.freshConn(secure), secure}
 	}
 	single := &one{conn: next}
 	if err := s.Serve(single); errors.Is(err, http.ErrServerClosed) && single.conn != nil {
 		_ = next.Close() // no server accepts it
-		settle(next)
+		if own := ownConn(next); own != nil {
+			own.settled()
+		}
 	}
 }
 
 // freshConn returns a connection whose first request the server waits for when it stops.
-func (s *server) freshConn(secure *tls.Conn) net.Conn {
+func (s *server) freshConn(c net.Conn) *conn {
 	s.fresh.Add(1)
 	done := sync.OnceFunc(s.fresh.Done)
 	late := time.AfterFunc(freshFor, done)
-	return secureConn{&conn{Conn: wrapconn.Conn{Conn: secure}, settled: func() {
+	return &conn{Conn: wrapconn.Conn{Conn: c}, read: &s.reading, settled: func() {
 		late.Stop()
 		done()
-	}}, secure}
-}
-
-// settle notes that a connection has its first request, or is closed.
-func settle(c net.Conn) {
-	if own := ownConn(c); own != nil && own.settled != nil {
-		own.settled()
-	}
+	}}
 }
 
 // handshakeTimeout returns the timeout that net/http uses.
@@ -171,7 +177,10 @@ func (*one) Close() error { return nil }
 func (*one) Addr() net.Addr { return &net.TCPAddr{} }
 
 // plainListener wraps connections without TLS.
-type plainListener struct{ net.Listener }
+type plainListener struct {
+	net.Listener
+	server *server
+}
 
 // Accept implements net.Listener.
 func (l plainListener) Accept() (net.Conn, error) {
@@ -179,5 +188,5 @@ func (l plainListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: wrapconn.Conn{Conn: raw}}, nil
+	return l.server.freshConn(raw), nil
 }

@@ -14,7 +14,8 @@ type Stop struct {
 	// connections. Zero closes connections without a request at once.
 	Linger time.Duration
 	// Drain is how long the server may take in all. What is left then is cut off. Half of what
-	// Linger leaves of it is for TLS handshakes that had begun and their first requests to come.
+	// Linger leaves of it is for requests to come: those of which a part was read, and the first
+	// ones of connections that are new or in their TLS handshake.
 	Drain time.Duration
 }
 
@@ -22,7 +23,7 @@ type Stop struct {
 func Run(ctx context.Context, srv *http.Server, ln net.Listener, stop Stop) error {
 	var leaving Leaving
 	leaving.Watch(srv)
-	s, secure := &server{Server: srv, listener: ln}, srv.TLSConfig != nil // net/http sets one, too
+	s := newServer(srv, ln)
 	served := make(chan error, 1)
 	go func() { served <- s.serve() }()
 	select {
@@ -32,20 +33,26 @@ func Run(ctx context.Context, srv *http.Server, ln net.Listener, stop Stop) erro
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stop.Drain)
 	defer cancel()
-	if stop.Linger > 0 {
-		leaving.Leave(ctx, stop.Linger)
-	}
-	if secure {
-		s.stopAccepting()
-		late := time.NewTimer((stop.Drain - stop.Linger) / 2)
-		defer late.Stop()
-		select {
-		case err := <-served:
-			served <- err
-		case <-late.C:
-		}
-	}
+	leaving.Leave(ctx, stop.Linger)
+	s.settle(ctx, served, (stop.Drain-stop.Linger)/2)
 	return shutDown(ctx, srv, served)
+}
+
+// settle stops accepting, and closes the connections of HTTP/1.1 that have no request. It waits
+// until the handlers of all other requests have begun, for that time at most: a server that shuts
+// down answers no request whose handler has not.
+func (s *server) settle(ctx context.Context, served chan error, most time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	s.stopAccepting()
+	select {
+	case err := <-served:
+		served <- err
+	case <-ctx.Done():
+	}
+	s.reading.wait(ctx)
+	s.SetKeepAlivesEnabled(false) // closes them
+	s.reading.wait(ctx)
 }
 
 // Until runs serve, which serves with srv, until it fails or the context ends. Calls that are under

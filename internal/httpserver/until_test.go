@@ -145,6 +145,64 @@ func TestRun_SlowHandshakes(t *testing.T) {
 	}
 }
 
+// A request is answered that comes on a connection without TLS after the server was asked to stop,
+// and one of which the server has read the header, on a new connection and on one that was used.
+func TestRun_AnswersWhatItHasRead(t *testing.T) {
+	for name, before := range map[string]int{"new": 0, "used": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := net.Pipe()
+				defer func() { _ = near.Close() }()
+				ln := &piped{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
+				ln.conns <- far
+				ctx, cancel := context.WithCancel(t.Context())
+				requests := 0
+				srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(handler), ConnState: func(_ net.Conn, to http.ConnState) {
+					if to != http.StateActive {
+						return
+					}
+					if requests++; requests > before { // the header was read, and the handler has not begun
+						cancel()
+						time.Sleep(3 * time.Second)
+					}
+				}}
+				ended := make(chan error, 1)
+				go func() { ended <- httpserver.Run(ctx, srv, ln, httpserver.Stop{Drain: 20 * time.Second}) }()
+				answers := bufio.NewReader(near)
+				for range before + 1 {
+					_, err := io.WriteString(near, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\ntext")
+					require.NoError(t, err)
+					resp, err := http.ReadResponse(answers, nil)
+					require.NoError(t, err)
+					assert.Equal(t, http.StatusOK, resp.StatusCode)
+				}
+				require.NoError(t, near.Close())
+				require.NoError(t, <-ended)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer func() { _ = near.Close() }()
+		ln := &piped{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
+		ln.conns <- far
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(handler)}
+		go func() { ended <- httpserver.Run(ctx, srv, ln, httpserver.Stop{Drain: 20 * time.Second}) }()
+		synctest.Wait()
+		cancel()
+		time.Sleep(3 * time.Second)
+		_, err := io.WriteString(near, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\ntext")
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(near), nil)
+		require.NoError(t, err)
+		assert.True(t, resp.Close)
+		require.NoError(t, near.Close())
+		require.NoError(t, <-ended)
+	})
+}
+
 // piped is a listener of the connections that it is given.
 type piped struct {
 	conns  chan net.Conn

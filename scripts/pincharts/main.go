@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -33,7 +34,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	u := upstream{fetch: repository.New(repository.Options{}), digests: "internal/components/digests.yaml"}
+	u := upstream{fetch: repository.New(repository.Options{Guard: egress.Guard{Hosts: egress.EveryHost}}), digests: "internal/components/digests.yaml"}
 	charts := published()
 	if *forTests || *directory == "" {
 		charts = append(charts, ofTests...)

@@ -44,7 +44,7 @@ func fakeRepository(t *testing.T) *upstream {
 	return &upstream{
 		mirror: s.URL, digests: filepath.Join(t.TempDir(), "digests.yaml"),
 		fetch: repository.New(repository.Options{
-			HTTPHosts: []string{"127.0.0.1"}, Guard: egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+			HTTPHosts: []string{"127.0.0.1"}, Guard: egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Hosts: egress.EveryHost},
 		}),
 	}
 }

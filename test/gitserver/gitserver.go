@@ -34,7 +34,7 @@ type Server struct {
 }
 
 // Guard lets tests fetch from these servers, which listen on loopback.
-var Guard = egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+var Guard = egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Hosts: egress.EveryHost}
 
 // Start serves an empty folder over HTTPS. With a user it requires that user's password.
 func Start(t *testing.T, username, password string) *Server {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
 )
 
@@ -44,7 +45,8 @@ func (p *componentsPlace) installer(errOut io.Writer, settings components.Settin
 	return &components.Installer{
 		Config: config, Client: client,
 		Charts: components.Source{
-			Fetch: repository.New(repository.Options{HTTPHosts: settings.HTTPHosts}), Mirror: settings.Mirror, Directory: p.directory,
+			Fetch:  repository.New(repository.Options{HTTPHosts: settings.HTTPHosts, Guard: egress.Guard{Hosts: egress.EveryHost}}),
+			Mirror: settings.Mirror, Directory: p.directory,
 		},
 		Tell: func(s components.Step) { cli.Say(errOut, "%s %s", s.Action, s.Component) },
 	}, nil

@@ -23,8 +23,9 @@ import (
 // announced.
 const tombstonesName = "pipeops-removed-apps"
 
-// maxTombstones bounds that ConfigMap: it holds at most 1 MiB, and an event takes well under 1 KiB.
-const maxTombstones = 1000
+// maxTombstones and maxTombstoneBytes bound that ConfigMap, which holds at most 1 MiB. An event has
+// some 300 bytes, unless its App has an image with a long name.
+const maxTombstones, maxTombstoneBytes = 1000, 768 << 10
 
 // tombstones keeps the last event of each App that is gone, until it was announced.
 // There is no App left whose status could hold it.
@@ -68,13 +69,39 @@ func (n *Sender) LookForEnds() {
 	n.Look()
 }
 
-// forget drops the oldest events beyond the bound.
+// forget drops events beyond the bounds: the oldest of the namespace that has the most, so that it
+// pushes out none of another.
 func forget(data map[types.UID]Event) (lost int) {
-	for _, ev := range inOrder(data)[:max(len(data)-maxTombstones, 0)] {
+	waiting, all := inOrder(data), 0
+	taken := map[string]int{} // bytes, by namespace
+	for _, ev := range waiting {
+		taken[ev.Namespace] += ev.size()
+		all += ev.size()
+	}
+	for ; len(data) > maxTombstones || all > maxTombstoneBytes; lost++ {
+		most := waiting[0].Namespace
+		for namespace, bytes := range taken {
+			if bytes > taken[most] {
+				most = namespace
+			}
+		}
+		at := slices.IndexFunc(waiting, func(ev Event) bool { return ev.Namespace == most })
+		ev := waiting[at]
+		waiting = slices.Delete(waiting, at, at+1)
 		delete(data, ev.uid)
-		lost++
+		taken[most] -= ev.size()
+		all -= ev.size()
 	}
 	return lost
+}
+
+// size returns about how many bytes an event takes.
+func (e Event) size() int {
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return 0
+	}
+	return len(e.uid) + len(raw)
 }
 
 // dead returns the waiting events, oldest first.

@@ -1,7 +1,9 @@
 package events
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,4 +32,33 @@ func TestTombstones_ForgetDropsOldest(t *testing.T) {
 	assert.Equal(t, 3, forget(data))
 	assert.Len(t, data, maxTombstones)
 	assert.Equal(t, int64(3), inOrder(data)[0].Time.Unix())
+}
+
+// TestTombstones_ForgetSharesByNamespace: all ended Apps share one ConfigMap. Were it full, no App
+// could be deleted.
+func TestTombstones_ForgetSharesByNamespace(t *testing.T) {
+	for name, image := range map[string]string{"many": "a", "large": strings.Repeat("<", 512)} { // six bytes each, as JSON
+		data := map[types.UID]Event{}
+		add := func(namespace string, n int, image string, at time.Time) {
+			for i := range n {
+				uid := types.UID(fmt.Sprintf("%s-%d", namespace, i))
+				data[uid] = Event{ID: string(uid), Namespace: namespace, Name: "web", Image: image, Time: at, uid: uid}
+			}
+		}
+		add("shop", 20, "web:1", time.Unix(1, 0))
+		add("evil", 1500, image, time.Unix(2, 0))
+		lost := forget(data)
+		assert.Equal(t, 1520-lost, len(data), name)
+		assert.LessOrEqual(t, len(data), maxTombstones, name)
+		kept, bytes := 0, 0
+		for _, ev := range data {
+			bytes += ev.size()
+			if ev.Namespace == "shop" {
+				kept++
+			}
+		}
+		assert.Equal(t, 20, kept, name)
+		assert.LessOrEqual(t, bytes, maxTombstoneBytes, name)
+		assert.Greater(t, len(data), 200, name)
+	}
 }

@@ -105,13 +105,9 @@ func (t *Router) Routes(ctx context.Context) ([]Route, error) {
 		if !in.DeletionTimestamp.IsZero() || !t.store.Scope.Covers(in.Namespace) {
 			continue
 		}
-		var of *v1alpha1.App
-		if owner := metav1.GetControllerOfNoCopy(in); owner != nil && owner.Kind == v1alpha1.Kind {
-			if of = apps[owner.UID]; of == nil || !of.DeletionTimestamp.IsZero() {
-				continue
-			}
+		if of, serves := appOf(in, apps); serves {
+			routes = append(routes, t.routesOf(ctx, of, in)...)
 		}
-		routes = append(routes, t.routesOf(ctx, of, in)...)
 	}
 	more, err := t.routesOfHTTPRoutes(ctx)
 	if err != nil {
@@ -122,6 +118,17 @@ func (t *Router) Routes(ctx context.Context) ([]Route, error) {
 	routes = slices.CompactFunc(routes, func(a, b Route) bool { return compareRoutes(a, b) == 0 })
 	settleEndpoints(routes)
 	return routes, nil
+}
+
+// appOf returns the App that an Ingress belongs to, nil for none, and whether the Ingress serves.
+// That of an App does not once the App is deleted.
+func appOf(in *networkingv1.Ingress, apps map[types.UID]*v1alpha1.App) (of *v1alpha1.App, serves bool) {
+	owner := metav1.GetControllerOfNoCopy(in)
+	if owner == nil || owner.Kind != v1alpha1.Kind {
+		return nil, true
+	}
+	of = apps[owner.UID]
+	return of, of != nil && of.Namespace == in.Namespace && of.DeletionTimestamp.IsZero()
 }
 
 // refuseForeign refuses the routes at hosts that are given to other Apps.

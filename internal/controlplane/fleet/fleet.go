@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
@@ -26,6 +27,7 @@ type Fleet struct {
 	clones     *Clones
 	trust      *agentTrust
 	duplicates *duplicates
+	lost       *limit.Failures[string] // by agent: what it says of lost revocations
 }
 
 // Config is how agents are heard.
@@ -46,6 +48,7 @@ type Config struct {
 func New(s *store.Store, trust ca.Trust, l *liveness.Liveness, d directory.Directory, c *Clones, cfg Config) *Fleet {
 	return &Fleet{
 		cfg: cfg, store: s, ca: trust, liveness: l, directory: d, clones: c, trust: &agentTrust{store: s}, duplicates: newDuplicates(cfg.Now),
+		lost: limit.NewFailures[string](1, lostEvery),
 	}
 }
 

@@ -82,10 +82,7 @@ func (r *Fleet) beatAnswer(ctx context.Context, agent store.Agent, beat controla
 	if answer.RevokedAgents, err = r.revokedAgents(ctx); err != nil {
 		return answer, err
 	}
-	if err := r.noteLostRunners(ctx, agent, newTo(answer.RevokedRunners, beat.RevokedRunners)); err != nil {
-		return answer, err
-	}
-	if err := r.noteLostAgents(ctx, agent, newTo(answer.RevokedAgents, beat.RevokedAgents)); err != nil {
+	if err := r.noteLost(ctx, agent, newTo(answer.RevokedRunners, beat.RevokedRunners), newTo(answer.RevokedAgents, beat.RevokedAgents), now); err != nil {
 		return answer, err
 	}
 	if beat.LastEvents != nil && !beat.Standby {
@@ -121,6 +118,19 @@ func newTo(revoked, refused []string) []string {
 // restored is the reason, in the log, for a revocation that an agent knows and the database does
 // not.
 const restored = "as revoked, and the database does not, because it was restored from an older backup "
+
+// lostEvery is how often what one agent says of lost revocations is looked at: it reads all agents
+// and Runners, and an agent can say anything in each heartbeat.
+const lostEvery = 10 * time.Minute
+
+// noteLost warns of revocations that a restore lost.
+func (r *Fleet) noteLost(ctx context.Context, agent store.Agent, runners, agents []string, now time.Time) error {
+	if len(runners)+len(agents) == 0 || r.lost.Wait(agent.ID, now) > 0 {
+		return nil
+	}
+	r.lost.Failed(agent.ID, now)
+	return errors.Join(r.noteLostRunners(ctx, agent, runners), r.noteLostAgents(ctx, agent, agents))
+}
 
 // noteLostRunners warns of Runners whose revocation a restore lost. An agent's word revokes no
 // Runner.

@@ -50,7 +50,7 @@ func TestOwner(t *testing.T) {
 // TestGivenHost_OneApp: no two Apps have one host, in whatever way their names join.
 func TestGivenHost_OneApp(t *testing.T) {
 	host := controlapi.GivenHost("web", "prod", "A1", domain)
-	assert.Regexp(t, `^web-[a-z2-7]{10}\.apps\.example\.com$`, host)
+	assert.Regexp(t, `^web-[a-z2-7]{16}\.apps\.example\.com$`, host)
 	assert.Equal(t, host, controlapi.GivenHost("web", "prod", "a1", domain), "an ID has no case")
 	long := strings.Repeat("a", 60)
 	seen := map[string]bool{}

@@ -107,7 +107,7 @@ func TestFetch_Repository(t *testing.T) {
 	_, err = get("", loginFor(t, s.URL+"/charts", "wrong"))
 	assert.Contains(t, refusal(t, err).Fix, "check username and password")
 	assert.NotContains(t, err.Error(), "wrong")
-	stranger := New(Options{Guard: egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
+	stranger := New(Options{Guard: egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Hosts: egress.EveryHost}})
 	_, err = stranger.Chart(t.Context(), runnerapi.ChartSource{Repository: s.URL, Name: "web"}, nil)
 	assert.Contains(t, refusal(t, err).Detail, "certificate")
 	_, err = f.Chart(t.Context(), runnerapi.ChartSource{Repository: "https://charts.invalid", Name: "web"}, nil)
@@ -376,7 +376,7 @@ func TestFetch_RefusesLoopback(t *testing.T) {
 
 	f := New(Options{
 		HTTPHosts: []string{"127.0.0.1", "127.7.7.7", "169.254.169.254"},
-		Guard:     egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.7.7.7/32")}},
+		Guard:     egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.7.7.7/32")}, Hosts: egress.EveryHost},
 	})
 	for name, source := range map[string]runnerapi.ChartSource{
 		"what an index refers to": {Repository: outside.URL, Name: "shop", Version: "1.0.0"},

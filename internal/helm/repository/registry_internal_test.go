@@ -173,7 +173,7 @@ func (b byHost) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestRegistry_RealmCheckedAfterResolution(t *testing.T) {
 	registry, _, sent := realms(t, func(_, other string) string { return byName(other) + "/token" })
 	f := New(Options{Transport: byHost{
-		host: strings.TrimPrefix(registry.URL, "https://"), own: trusting(registry), others: egress.Guard{}.Transport(trusting(registry)),
+		host: strings.TrimPrefix(registry.URL, "https://"), own: trusting(registry), others: egress.Guard{Hosts: egress.EveryHost}.Transport(trusting(registry)),
 	}})
 	_, err := f.Chart(t.Context(), runnerapi.ChartSource{OCI: strings.Replace(registry.URL, "https", "oci", 1) + "/web", Version: "1.0.0"}, nil)
 	require.Error(t, err)

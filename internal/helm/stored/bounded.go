@@ -27,8 +27,14 @@ var ofRelease = decode.Limits{Bytes: MaxRelease, Values: 250_000, Depth: 200}
 // content is the key of a Secret's data in which Helm keeps the revision.
 const content = "release"
 
+// maxTogether bounds the revisions that one query holds at the same time, as JSON, in bytes.
+const maxTogether = 2 * MaxRelease
+
 // bounded refuses a revision that would take too much memory, before Helm reads or writes it.
-type bounded struct{ corev1client.SecretInterface }
+type bounded struct {
+	corev1client.SecretInterface
+	left *int64 // what all that is read may still have, in bytes; nil for revisions that are not kept
+}
 
 // Get implements corev1client.SecretInterface.
 func (b bounded) Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.Secret, error) {
@@ -36,12 +42,19 @@ func (b bounded) Get(ctx context.Context, name string, opts metav1.GetOptions) (
 	if err != nil {
 		return nil, err
 	}
-	return s, checkRevision(s, "delete it with kubectl: delete secret -n "+s.Namespace+" "+s.Name)
+	fix := "delete it with kubectl: delete secret -n " + s.Namespace + " " + s.Name
+	size, err := checkRevision(s, fix)
+	if err == nil && b.left != nil {
+		if *b.left -= int64(size); *b.left < 0 {
+			err = problem.Errorf(problem.TooLarge, fix, "together, the releases to read have more than %d MiB", maxTogether>>20)
+		}
+	}
+	return s, err
 }
 
 // Create implements corev1client.SecretInterface.
 func (b bounded) Create(ctx context.Context, s *corev1.Secret, opts metav1.CreateOptions) (*corev1.Secret, error) {
-	if err := checkRevision(s, smaller); err != nil {
+	if _, err := checkRevision(s, smaller); err != nil {
 		return nil, err
 	}
 	return b.SecretInterface.Create(ctx, s, opts)
@@ -49,7 +62,7 @@ func (b bounded) Create(ctx context.Context, s *corev1.Secret, opts metav1.Creat
 
 // Update implements corev1client.SecretInterface.
 func (b bounded) Update(ctx context.Context, s *corev1.Secret, opts metav1.UpdateOptions) (*corev1.Secret, error) {
-	if err := checkRevision(s, smaller); err != nil {
+	if _, err := checkRevision(s, smaller); err != nil {
 		return nil, err
 	}
 	return b.SecretInterface.Update(ctx, s, opts)
@@ -57,20 +70,20 @@ func (b bounded) Update(ctx context.Context, s *corev1.Secret, opts metav1.Updat
 
 const smaller = "use a smaller chart or smaller values"
 
-// checkRevision refuses a Secret whose revision is beyond the limits. Whether it is a revision at
-// all is left to Helm.
-func checkRevision(s *corev1.Secret, fix string) error {
+// checkRevision refuses a Secret whose revision is beyond the limits, and returns the revision's
+// size as JSON. Whether it is a revision at all is left to Helm.
+func checkRevision(s *corev1.Secret, fix string) (size int, err error) {
 	if s.Type != Type {
-		return problem.Errorf(problem.Invalid, fix, "Secret %s is not a release of Helm: its type is %q", s.Name, s.Type)
+		return 0, problem.Errorf(problem.Invalid, fix, "Secret %s is not a release of Helm: its type is %q", s.Name, s.Type)
 	}
 	raw, err := unpacked(s.Data[content])
 	if err == nil {
 		err = ofRelease.CheckJSON(raw)
 	}
 	if errors.Is(err, errTooMuch) || decode.Exceeded(err) {
-		return problem.Errorf(problem.TooLarge, fix, "Secret %s holds a release that takes too much memory: %v", s.Name, err)
+		return 0, problem.Errorf(problem.TooLarge, fix, "Secret %s holds a release that takes too much memory: %v", s.Name, err)
 	}
-	return nil
+	return len(raw), nil
 }
 
 var errTooMuch = fmt.Errorf("unpacked, it has more than %d MiB", MaxRelease>>20)

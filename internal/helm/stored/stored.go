@@ -74,16 +74,29 @@ type Driver struct {
 	api       metadata.Interface
 	secrets   corev1client.SecretInterface
 	namespace string
+	log       slog.Handler
 }
 
 var _ driver.Driver = (*Driver)(nil)
 
 // New returns a driver. It makes no requests.
 func New(api metadata.Interface, core corev1client.SecretsGetter, namespace string, log slog.Handler) *Driver {
-	secrets := bounded{core.Secrets(namespace)}
-	d := &Driver{driver.NewSecrets(secrets), api, secrets, namespace}
+	secrets := core.Secrets(namespace)
+	return &Driver{reading(bounded{secrets, nil}, log), api, secrets, namespace, log}
+}
+
+// reading returns Helm's own driver, which reads one revision after the other.
+func reading(secrets bounded, log slog.Handler) *driver.Secrets {
+	d := driver.NewSecrets(secrets)
 	d.SetLogger(log)
 	return d
+}
+
+// together returns what reads revisions that are held at the same time, and how many bytes these
+// may still have.
+func (d *Driver) together() (*driver.Secrets, *int64) {
+	left := int64(maxTogether)
+	return reading(bounded{d.secrets, &left}, d.log), &left
 }
 
 // List implements driver.Driver. It has one revision more in memory than the filter accepts.
@@ -93,14 +106,18 @@ func (d *Driver) List(filter func(ri.Releaser) bool) ([]ri.Releaser, error) {
 		return nil, err
 	}
 	var all []ri.Releaser
+	kept, left := d.together()
 	for _, m := range found {
-		r, err := d.Get(m.Name)
+		before := *left
+		r, err := kept.Get(m.Name)
 		if err != nil {
 			return nil, err
 		}
-		if filter(r) {
-			all = append(all, r)
+		if !filter(r) {
+			*left = before
+			continue
 		}
+		all = append(all, r)
 	}
 	return all, nil
 }
@@ -121,12 +138,13 @@ func (d *Driver) Query(selector map[string]string) ([]ri.Releaser, error) {
 		newest = max(newest, revision(m.Labels))
 	}
 	all := make([]ri.Releaser, 0, len(found))
+	kept, _ := d.together()
 	for _, m := range found {
 		if selector[status] == "" && revision(m.Labels) < newest {
 			all = append(all, d.outline(m))
 			continue
 		}
-		r, err := d.Get(m.Name)
+		r, err := kept.Get(m.Name)
 		if err != nil {
 			return nil, err
 		}

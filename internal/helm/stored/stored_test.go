@@ -164,6 +164,32 @@ func TestDriver_HistoryReadsNewestOnly(t *testing.T) {
 	assert.Equal(t, "a: b", last.(*release.Release).Manifest)
 }
 
+// TestDriver_BoundsWhatOneQueryHolds: anyone who can write Secrets in a namespace can label many
+// revisions as deployed, and Helm's actions hold all of them at the same time.
+func TestDriver_BoundsWhatOneQueryHolds(t *testing.T) {
+	var got []*corev1.Secret
+	for version := range 40 {
+		s := secret(t, "web", version+1, io.MultiReader(strings.NewReader(`{"name":"web","info":{"status":"deployed"},"manifest":"`),
+			io.LimitReader(spaces{}, 8<<20), strings.NewReader(`"}`)))
+		s.Labels["status"] = "deployed"
+		got = append(got, s)
+	}
+	d, core, _ := driverOf(t, got...)
+	for how, read := range map[string]func() error{
+		"deployed": func() error { _, err := storage.Init(d).DeployedAll("web"); return err },
+		"list":     func() error { _, err := storage.Init(d).ListReleases(); return err },
+	} {
+		core.ClearActions()
+		p := &problem.Error{}
+		require.ErrorAs(t, read(), &p, how)
+		assert.Equal(t, problem.TooLarge, p.Code, how)
+		assert.Contains(t, p.Fix, "delete secret -n production sh.helm.release.v1.web.v", how)
+		assert.LessOrEqual(t, len(core.Actions()), 6, how)
+	}
+	_, err := storage.Init(d).Get("web", 7)
+	require.NoError(t, err, "one by one they can be read")
+}
+
 func TestFind_TakesHelmsNamesOnly(t *testing.T) {
 	ours := secret(t, "web", 3, strings.NewReader("{}"))
 	named := ours.DeepCopy()

@@ -207,7 +207,7 @@ func TestFetch_RefusesLoopback(t *testing.T) {
 	known := bytes.ReplaceAll(ssh.KnownHosts, []byte("127.0.0.1"), []byte("localhost"))
 	over := remote(t, byName, map[string][]byte{"url": []byte(byName), "identity": ssh.Identity, "known_hosts": known})
 	for _, r := range []git.Remote{{URL: s.URL("shop/deploy.git")}, {URL: "https://169.254.169.254/latest.git"}, over} {
-		r.Guard = egress.Guard{}
+		r.Guard = egress.Guard{Hosts: egress.EveryHost}
 		_, _, err := fetch(t, r, main, "")
 		refused(t, err, git.Forbidden, "loopback, link-local or metadata address")
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"mime"
 	"slices"
-	"strconv"
 	"strings"
 
 	kjson "sigs.k8s.io/json"
@@ -58,13 +57,10 @@ func (a Request) session() string {
 	return ""
 }
 
-// asks reports whether a switch of the query may be on. Its readers differ about texts that are no
-// boolean.
+// asks reports whether a switch of the query may be on. The API server takes every text for true but
+// "0" and "false". Other readers take fewer.
 func (a Request) asks(name string) bool {
-	return slices.ContainsFunc(a.Query[name], func(s string) bool {
-		on, err := strconv.ParseBool(s)
-		return on || err != nil
-	})
+	return slices.ContainsFunc(a.Query[name], func(s string) bool { return s != "0" && !strings.EqualFold(s, "false") })
 }
 
 // body returns the body as JSON, without secret values. It is read as the call itself reads it.
@@ -175,8 +171,7 @@ func (a Request) hide(v any) {
 	if items, isList := decode.Items(object); isList {
 		a.hide(items)
 	}
-	ofSecret := object["kind"] == "Secret" && object["apiVersion"] == "v1"
-	if ofSecret || a.setsSecret() {
+	if a.setsSecret(object) {
 		hideSecret(object)
 	}
 	if a.Command == putRelease && object["values"] != nil {
@@ -186,7 +181,11 @@ func (a Request) hide(v any) {
 
 // hideSecret hides the values of a Secret, or of a patch of one.
 func hideSecret(v map[string]any) {
-	for _, field := range []string{"data", "stringData", "binaryData", "value"} {
+	fields := []string{"data", "stringData", "binaryData", "value"}
+	if path, _ := v["path"].(string); strings.HasPrefix(path, "/metadata/") && !strings.HasPrefix(path, "/metadata/annotations") {
+		fields = nil // an operation of a JSON patch that changes no value
+	}
+	for _, field := range fields {
 		if v[field] != nil {
 			v[field] = hidden(v[field], anyKey)
 		}
@@ -230,9 +229,13 @@ func hidden(v any, secret func(key string) bool) any {
 	return v
 }
 
-// setsSecret reports whether the body is a Secret's, or a patch of one.
-func (a Request) setsSecret() bool {
-	return a.Command == "put-secret" || a.kubernetes != nil && a.kubernetes.Group == "" && a.kubernetes.Resource == "secrets"
+// setsSecret reports whether an object of the body is a Secret, or a patch of one. The API server
+// decides that by the path alone: what looks like a Secret may be something else to others.
+func (a Request) setsSecret(object map[string]any) bool {
+	if a.kubernetes != nil {
+		return a.kubernetes.Group == "" && a.kubernetes.Resource == "secrets"
+	}
+	return a.Command == "put-secret" || object["kind"] == "Secret" && object["apiVersion"] == "v1"
 }
 
 func anyKey(string) bool { return true }
