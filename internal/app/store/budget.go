@@ -23,6 +23,9 @@ const (
 	// shareOfSpecs is the part of GOMEMLIMIT that the Apps of all namespaces may have: one in so
 	// many bytes.
 	shareOfSpecs = 4
+	// perFree is how many times as much as is free in all one namespace may have. So a team with
+	// several namespaces leaves room for those of others.
+	perFree = 2
 )
 
 // budget knows how large the specs of Apps are.
@@ -45,8 +48,9 @@ func newBudget() budget {
 }
 
 // AdmitSize refuses a spec that makes the Apps of its namespace, or of all, larger than their
-// budget. One that is not larger than before is never refused. Commands at the same time may
-// exceed the budget by what they write.
+// budget, or that makes its namespace have more than twice as much as it leaves free. One that is
+// not larger than before is never refused. Commands at the same time may exceed the budget by what
+// they write.
 func (s *Store) AdmitSize(ctx context.Context, key runnerapi.Key, spec runnerapi.AppSpec) error {
 	next := sizeOf(spec)
 	list := &v1alpha1.List{}
@@ -64,15 +68,19 @@ func (s *Store) AdmitSize(ctx context.Context, key runnerapi.Key, spec runnerapi
 		}
 		all += size
 	}
+	own, free := beside+next, s.budget.total-all-next
 	switch {
 	case next <= before:
 		return nil
-	case beside+next > s.budget.namespace:
+	case own > s.budget.namespace:
 		return problem.Errorf(problem.TooLarge, "make the App smaller: keep files and long texts in a Secret or a ConfigMap; or delete Apps of the namespace",
-			"the Apps of namespace %s would have %d KiB; %d KiB are the most", key.Namespace, (beside+next)>>10, s.budget.namespace>>10)
-	case all+next > s.budget.total:
+			"the Apps of namespace %s would have %d KiB; %d KiB are the most", key.Namespace, own>>10, s.budget.namespace>>10)
+	case free < 0:
 		return problem.Errorf(problem.TooLarge, "make Apps smaller, or give the agent more memory (resources.limits.memory and goMemLimit)",
 			"the Apps of all namespaces would have %d KiB; with its memory, the agent takes %d KiB", (all+next)>>10, s.budget.total>>10)
+	case own/perFree > free:
+		return problem.Errorf(problem.TooLarge, "make Apps of the namespace smaller or delete some, or give the agent more memory (resources.limits.memory and goMemLimit)",
+			"the Apps of namespace %s would have %d KiB and leave %d KiB to others; a namespace gets at most twice as much as is free", key.Namespace, own>>10, free>>10)
 	}
 	return nil
 }

@@ -234,6 +234,9 @@ func TestAdmitSize_BoundsAppsOfNamespace(t *testing.T) {
 	s.budget.total = 95 << 10
 	assert.ErrorContains(t, admit("other", "api", large), "with its memory, the agent takes 95 KiB")
 	require.NoError(t, s.Cached.Delete(t.Context(), sized("shop", "web-1", 0)))
+	assert.ErrorContains(t, admit("other", "api", large), "a namespace gets at most twice as much as is free")
+	require.NoError(t, admit("new", "web", large/2), "a namespace that has less finds room")
+	require.NoError(t, s.Cached.Delete(t.Context(), sized("shop", "web-2", 0)))
 	require.NoError(t, admit("other", "api", large), "room that is free again")
 	changed := &v1alpha1.App{}
 	require.NoError(t, s.Cached.Get(t.Context(), client.ObjectKey{Namespace: "other", Name: "web"}, changed))
