@@ -21,6 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
@@ -29,8 +30,9 @@ import (
 )
 
 const (
-	// maxAtWork bounds the commands that run at a time: each has charts in memory.
-	maxAtWork = 4
+	// maxAtWork bounds the commands that run at a time: each has charts in memory. maxOfNamespace
+	// bounds those of one namespace, which may wait for pods that never get ready.
+	maxAtWork, maxOfNamespace = 4, 3
 	// maxHistory is how many revisions of a release are kept.
 	maxHistory = 5
 	// requestTimeout bounds each request to the Kubernetes API.
@@ -74,8 +76,8 @@ type Releases struct {
 	opts   Options
 	config *rest.Config
 	fetch  *repository.Fetcher
-	holder string // this process
-	slots  chan struct{}
+	holder string        // this process
+	slots  *limit.Shares // by namespace
 
 	mu      sync.Mutex
 	life    context.Context // of commands; ends with Run
@@ -100,7 +102,7 @@ func New(config *rest.Config, opts Options) *Releases {
 		opts.GoneWait = runnerapi.DefaultReleaseTimeout
 	}
 	opts.Render.Patience = cmp.Or(opts.Render.Patience, renderTimeout)
-	r := &Releases{opts: opts, config: kubeclient.Config(config), fetch: repository.New(opts.Charts), holder: rand.Text(), slots: make(chan struct{}, maxAtWork)}
+	r := &Releases{opts: opts, config: kubeclient.Config(config), fetch: repository.New(opts.Charts), holder: rand.Text(), slots: limit.NewShares(maxAtWork, maxOfNamespace)}
 	r.life, r.stop = context.WithCancel(context.Background())
 	return r
 }

@@ -34,6 +34,7 @@ type session struct {
 	key     runnerapi.Key
 	clients *clients
 	lock    *lock
+	leave   func()   // to another command
 	history []record // as it was when the lock was taken, the newest first
 	store   *store
 
@@ -50,17 +51,16 @@ func (r *Releases) open(ctx context.Context, key runnerapi.Key, command string, 
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case r.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, problem.Errorf(problem.TooManyRequests, "wait for another command's end", "%d commands about releases are at work", maxAtWork).WithRetryAfter(5 * time.Second)
+	leave, err := r.place(ctx, key.Namespace)
+	if err != nil {
+		return nil, err
 	}
 	l, err := r.take(ctx, c, key, command, opts.Caller)
 	if err != nil {
-		<-r.slots
+		leave()
 		return nil, err
 	}
-	s := &session{Releases: r, key: key, clients: c, lock: l, held: make(chan struct{})}
+	s := &session{Releases: r, key: key, clients: c, lock: l, leave: leave, held: make(chan struct{})}
 	fence, lost := context.WithCancelCause(context.WithoutCancel(ctx))
 	s.fence = lost
 	s.ctx, s.cancel = context.WithCancelCause(fence)
@@ -81,6 +81,16 @@ func (r *Releases) open(ctx context.Context, key runnerapi.Key, command string, 
 		return nil, err
 	}
 	return s, nil
+}
+
+// place waits until another command may work, in all and of the namespace.
+func (r *Releases) place(ctx context.Context, namespace string) (leave func(), err error) {
+	leave, ok := r.slots.Wait(ctx, namespace)
+	if !ok {
+		return nil, problem.Errorf(problem.TooManyRequests, "wait for another command's end",
+			"%d commands about releases are at work, or %d of namespace %s", maxAtWork, maxOfNamespace, namespace).WithRetryAfter(5 * time.Second)
+	}
+	return leave, nil
 }
 
 // answered reports whether the command was carried out before, and then closes the session: its
@@ -179,7 +189,7 @@ func (s *session) close() {
 			Msg("helm: could not release a lock; it expires by itself")
 	}
 	s.fence(nil)
-	<-s.slots
+	s.leave()
 }
 
 // mine refuses a release that was not made through the agent.

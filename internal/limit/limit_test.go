@@ -1,10 +1,13 @@
 package limit
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
 	"net"
 	"net/netip"
+	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
@@ -190,6 +194,26 @@ func TestShares_Enter(t *testing.T) {
 	assert.Len(t, s.by, 3)
 }
 
+func TestShares_Wait(t *testing.T) {
+	s := NewShares(2, 1)
+	leave, ok := s.Wait(t.Context(), "a")
+	require.True(t, ok)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_, ok = s.Wait(ended, "a")
+	require.False(t, ok)
+	second := make(chan func(), 1)
+	go func() {
+		leave, _ := s.Wait(t.Context(), "a")
+		second <- leave
+	}()
+	_, ok = s.Wait(t.Context(), "b")
+	require.True(t, ok, "another does not wait for it")
+	leave()
+	await.Receive(t, second, "the place that was left")()
+	assert.Equal(t, 1, s.Taken())
+}
+
 // Each of two names that want all leaves room for the next.
 func TestFairShares_LeaveRoom(t *testing.T) {
 	s := NewFairShares(1536, 1024)
@@ -223,6 +247,53 @@ func TestWorkers_ShareByOwner(t *testing.T) {
 	w.Wait()
 	assert.True(t, w.Try("slow", "3", func() {}))
 	w.Wait()
+}
+
+// TestLanes_Drain: an owner whose work does not end leaves a worker to others, and each piece gets
+// its turn once.
+func TestLanes_Drain(t *testing.T) {
+	q, l := workqueue.NewTyped[string](), NewLanes[string](1)
+	begun, hang := make(chan string), make(chan struct{})
+	var workers sync.WaitGroup
+	for range 2 {
+		workers.Go(func() {
+			l.Drain(q, func(piece string) string { return piece[:1] }, func(piece string) {
+				begun <- piece
+				if piece[0] == 's' {
+					<-hang
+				}
+			})
+		})
+	}
+	for _, piece := range []string{"s1", "s2", "s3", "o1"} {
+		q.Add(piece)
+	}
+	got := []string{await.Receive(t, begun, "a piece"), await.Receive(t, begun, "another owner's")}
+	assert.Equal(t, []string{"o1", "s1"}, slices.Sorted(slices.Values(got)))
+	q.Add("s2")
+	q.Add("o2")
+	assert.Equal(t, "o2", await.Receive(t, begun, "the other owner's next"))
+	close(hang)
+	assert.Equal(t, "s2", await.Receive(t, begun, "the first that waited"))
+	assert.Equal(t, "s3", await.Receive(t, begun, "the second"))
+	q.ShutDown()
+	workers.Wait()
+	assert.Empty(t, l.of)
+}
+
+func TestLanes_Priority(t *testing.T) {
+	l := NewLanes[string](1)
+	assert.True(t, l.Begin("a", "first", 0))
+	for _, low := range []string{"low", "also"} {
+		assert.False(t, l.Begin("a", low, -1))
+	}
+	assert.False(t, l.Begin("a", "high", 0))
+	assert.False(t, l.Begin("a", "also", 0), "it is more urgent now")
+	for _, want := range []string{"also", "high", "low"} {
+		next, _, _ := l.End("a")
+		assert.Equal(t, want, next)
+		assert.True(t, l.Begin("a", next, 0))
+	}
 }
 
 func TestFailures_Wait(t *testing.T) {

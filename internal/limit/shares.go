@@ -1,6 +1,9 @@
 package limit
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // Shares divides a number of places among clients by name: an agent's ID, a Runner's name, an
 // address.
@@ -11,6 +14,7 @@ type Shares struct {
 	mu    sync.Mutex
 	taken int
 	by    map[string]int
+	left  chan struct{} // closed when a place is returned; nil if nobody waits
 }
 
 // NewShares returns all places, of which one name gets at most each.
@@ -46,9 +50,38 @@ func (s *Shares) EnterMost(name string, most int) (leave func(), ok bool) {
 	return sync.OnceFunc(func() { s.leave(name) }), true
 }
 
+// Wait is like Enter, and waits for a place until ctx ends.
+func (s *Shares) Wait(ctx context.Context, name string) (leave func(), ok bool) {
+	for {
+		left := s.nextLeft()
+		if leave, ok := s.Enter(name); ok {
+			return leave, true
+		}
+		select {
+		case <-left:
+		case <-ctx.Done():
+			return nil, false
+		}
+	}
+}
+
+// nextLeft returns a channel that is closed when a place is returned.
+func (s *Shares) nextLeft() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left == nil {
+		s.left = make(chan struct{})
+	}
+	return s.left
+}
+
 func (s *Shares) leave(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.left != nil {
+		close(s.left)
+		s.left = nil
+	}
 	s.taken--
 	if s.by[name]--; s.by[name] == 0 {
 		delete(s.by, name)

@@ -26,6 +26,13 @@ func (k *Keeper) UseBefore(f func(context.Context, runnerapi.AuditRecord) error)
 // Look updates one source, and returns when to look again.
 func (k *Keeper) Look(ctx context.Context, key runnerapi.Key) time.Duration { return k.look(ctx, key) }
 
+// Add has a Keeper look at sources.
+func (k *Keeper) Add(sources ...runnerapi.Key) {
+	for _, key := range sources {
+		k.work.Add(key)
+	}
+}
+
 // Again returns when a source is looked at again after an error.
 func (k *Keeper) Again(err error, every time.Duration) time.Duration {
 	return k.reconciler.again(err, every)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
@@ -29,8 +30,8 @@ import (
 )
 
 // workers is how many sources are handled at once: each may use what git.DefaultLimits and
-// render.Memory allow.
-const workers = 2
+// render.Memory allow. workersOfNamespace is how many of one namespace: its Git servers may be slow.
+const workers, workersOfNamespace = 2, 1
 
 // Apps deploys what a source of type app brings.
 type Apps interface {
@@ -98,6 +99,7 @@ type Keeper struct {
 	now    func() time.Time
 	wake   wake.Signal
 	work   workqueue.TypedDelayingInterface[runnerapi.Key]
+	lanes  *limit.Lanes[runnerapi.Key] // by namespace
 
 	cluster    *cluster
 	builder    *builder
@@ -126,6 +128,7 @@ func New(decide func(runnerapi.Intent) error, c Config) *Keeper {
 	revoked := &revokedRunners{}
 	return &Keeper{
 		config: c, now: time.Now, wake: wake.New(), work: workqueue.NewTypedDelayingQueue[runnerapi.Key](),
+		lanes:   limit.NewLanes[runnerapi.Key](workersOfNamespace),
 		cluster: cluster, builder: builder, cleanup: cleanup, revoked: revoked,
 		reconciler: &reconciler{
 			apps: c.Apps, manifests: c.Manifests, applier: applier, builder: builder, cleanup: cleanup,

@@ -166,11 +166,7 @@ func asked(u *unstructured.Unstructured) [3]string {
 
 // drain handles sources until the queue is shut down.
 func (k *Keeper) drain(ctx context.Context) {
-	for {
-		key, stopped := k.work.Get()
-		if stopped {
-			return
-		}
+	k.lanes.Drain(k.work, func(key runnerapi.Key) string { return key.Namespace }, func(key runnerapi.Key) {
 		next := soon // it may lead again before follow ends, whose informers then report nothing new
 		if ctx.Err() == nil && k.config.Leads() {
 			next = k.look(ctx, key)
@@ -178,8 +174,7 @@ func (k *Keeper) drain(ctx context.Context) {
 		if next > 0 {
 			k.work.AddAfter(key, next)
 		}
-		k.work.Done(key)
-	}
+	})
 }
 
 // look updates one source, and returns when to look again; 0 for not before it changes.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +101,23 @@ func TestSource_BacksOff(t *testing.T) {
 		assert.Greater(t, lists, 5, "it goes on trying")
 		assert.Less(t, lists, 50)
 	})
+}
+
+// TestSource_ShareByNamespace: sources that take long leave a worker to those of others.
+func TestSource_ShareByNamespace(t *testing.T) {
+	heard := make(chan struct{})
+	heardOnce := sync.OnceFunc(func() { close(heard) })
+	k := keeperOf(func(r *http.Request) (*http.Response, error) {
+		if strings.Contains(r.URL.Path, "/slow") {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}
+		heardOnce()
+		return nil, errors.New("connection refused")
+	})
+	k.Add(runnerapi.Key{Namespace: "slow", Name: "a"}, runnerapi.Key{Namespace: "slow", Name: "b"}, runnerapi.Key{Namespace: "other", Name: "c"})
+	await.Background(t, "the Keeper", k.Run)
+	await.Closed(t, heard, "a look at another namespace's source")
 }
 
 func TestSource_RetriesTransientSoon(t *testing.T) {

@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	workers  = 4
+	workers  = 5
 	maxRetry = 30 * time.Second
 )
 
@@ -99,6 +99,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 			MaxConcurrentReconciles: workers,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
 				50*time.Millisecond, maxRetry),
+			NewQueue:     newTurns,
 			RecoverPanic: new(true),
 		}).
 		Complete(c)

@@ -7,10 +7,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	kubeevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
@@ -19,9 +22,48 @@ import (
 )
 
 func newQueue(t *testing.T) priorityqueue.PriorityQueue[reconcile.Request] {
-	q := priorityqueue.New[reconcile.Request](t.Name())
+	q, ok := newTurns(t.Name(), nil).(priorityqueue.PriorityQueue[reconcile.Request])
+	require.True(t, ok)
 	t.Cleanup(q.ShutDown)
 	return q
+}
+
+// TestQueue_ShareByNamespace: Apps of a namespace whose reconciliation takes long leave a worker to
+// those of others, and lose no turn.
+func TestQueue_ShareByNamespace(t *testing.T) {
+	q := newQueue(t)
+	request := func(namespace, name string) reconcile.Request {
+		return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+	}
+	var want []string
+	for n := range 3 * workers {
+		name := strconv.Itoa(n)
+		want = append(want, name)
+		q.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, request("many", name))
+	}
+	var begun []reconcile.Request
+	for range workersOfNamespace {
+		item, _, _ := q.GetWithPriority()
+		begun = append(begun, item)
+	}
+	q.Add(request("one", "web"))
+	item, _ := q.Get()
+	assert.Equal(t, request("one", "web"), item, "it does not wait for the others")
+	q.Done(item)
+
+	q.Add(request("many", "urgent"))
+	q.Done(begun[0])
+	urgent, _, _ := q.GetWithPriority()
+	got := []string{begun[0].Name}
+	for begun = append(begun[1:], urgent); len(begun) > 0; begun = begun[1:] {
+		got = append(got, begun[0].Name)
+		q.Done(begun[0])
+		if len(got)+len(begun) <= len(want)+1 {
+			next, _, _ := q.GetWithPriority()
+			begun = append(begun, next)
+		}
+	}
+	assert.ElementsMatch(t, append(want, "urgent"), got)
 }
 
 func appAt(generation int64, name string) *v1alpha1.App {

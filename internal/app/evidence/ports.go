@@ -14,13 +14,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/podport"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 const (
-	// portTriers bounds the number of connections at a time.
-	portTriers = 4
+	// portTriers bounds the number of connections at a time, and portTriersOfNamespace that to pods
+	// of one namespace: they may drop what comes.
+	portTriers, portTriersOfNamespace = 4, 3
 	// A pod is tried first after it was ready for a moment, then at growing intervals.
 	firstPortTry = 3 * time.Second
 	maxPortTries = time.Minute
@@ -36,6 +38,7 @@ type ports struct {
 	now   func() time.Time
 	store *store.Store
 	queue workqueue.TypedDelayingInterface[types.UID]
+	lanes *limit.Lanes[types.UID]
 
 	mu   sync.Mutex
 	pods map[types.UID]*portsOf
@@ -56,7 +59,8 @@ type portsOf struct {
 func newPorts(store *store.Store, reach podport.Reach, leads func() bool, now func() time.Time) *ports {
 	return &ports{
 		reach: reach, leads: leads, now: now, store: store,
-		queue: workqueue.NewTypedDelayingQueue[types.UID](), pods: map[types.UID]*portsOf{},
+		queue: workqueue.NewTypedDelayingQueue[types.UID](), lanes: limit.NewLanes[types.UID](portTriersOfNamespace),
+		pods: map[types.UID]*portsOf{},
 	}
 }
 
@@ -66,17 +70,20 @@ func (p *ports) run(ctx context.Context) {
 	var work sync.WaitGroup
 	for range portTriers {
 		work.Go(func() {
-			for {
-				uid, over := p.queue.Get()
-				if over {
-					return
-				}
-				p.try(ctx, uid)
-				p.queue.Done(uid)
-			}
+			p.lanes.Drain(p.queue, p.namespaceOf, func(uid types.UID) { p.try(ctx, uid) })
 		})
 	}
 	work.Wait()
+}
+
+// namespaceOf returns a pod's namespace; empty if the pod is gone.
+func (p *ports) namespaceOf(uid types.UID) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known := p.pods[uid]; known != nil {
+		return known.app.Namespace
+	}
+	return ""
 }
 
 // of returns the results for an App's pods, and schedules the first tries of new pods. It forgets
