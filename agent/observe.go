@@ -31,7 +31,7 @@ type observer struct {
 
 // observe returns what this replica reports. The leader reads the cluster's figures; the others
 // only report that they are alive, and so does a leader while the Kubernetes API does not answer:
-// the control plane keeps the figures of before.
+// the control plane keeps the last figures.
 func (o *observer) observe(ctx context.Context, tun *tunnel.Set, leads bool) (controlapi.Heartbeat, error) {
 	beat := controlapi.Heartbeat{
 		Clock: o.now(), AgentVersion: o.version, RunnerAPIVersion: runnerAPIVersion,

@@ -110,8 +110,8 @@ func TestTunnel_StopWhileConnecting(t *testing.T) {
 	assert.Equal(t, Stopped, tunnel.Status().Phase, "%v, %+v", err, tunnel.Status())
 }
 
-// TestTunnel_PortBlocked: a port that drops packets is given up after the head start, though TCP has
-// worked before.
+// TestTunnel_PortBlocked: a port that drops packets is given up after the head start, though TCP
+// has worked before.
 func TestTunnel_PortBlocked(t *testing.T) {
 	api, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)

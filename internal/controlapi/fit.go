@@ -62,7 +62,7 @@ var (
 	errUnfit  = errors.New("the host, the path, its type or the reason is not as the control plane takes it")
 )
 
-// Fits returns why the control plane would refuse the route, whatever else is sent with it.
+// Fits returns why the control plane would refuse the route, also if it came alone.
 func (r Route) Fits() error {
 	if len(r.Host) > maxHost || utf8.RuneCountInString(r.Path) > maxPath || utf8.RuneCountInString(r.Reason) > maxReason ||
 		!routeHost.MatchString(r.Host) || !strings.HasPrefix(r.Path, "/") || !slices.Contains(pathTypes, r.PathType) {

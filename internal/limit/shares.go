@@ -14,7 +14,7 @@ type Shares struct {
 	mu    sync.Mutex
 	taken int
 	by    map[string]int
-	left  chan struct{} // closed when a place is returned; nil if nobody waits
+	left  chan struct{} // closed when a place is returned; nil if no caller waits
 }
 
 // NewShares returns all places, of which one name gets at most each.

@@ -30,7 +30,8 @@ import (
 )
 
 // workers is how many sources are handled at once: each may use what git.DefaultLimits and
-// render.Memory allow. workersOfNamespace is how many of one namespace: its Git servers may be slow.
+// render.Memory allow. workersOfNamespace is how many of one namespace: its Git servers may be
+// slow.
 const workers, workersOfNamespace = 2, 1
 
 // Apps deploys what a source of type app brings.

@@ -16,8 +16,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
 )
 
-// attempts bounds how often a request is tried: each may meet another connection that has ended, but
-// for the last, which meets none that was kept.
+// attempts bounds how often a request is tried: each may meet another connection that has ended,
+// but for the last, which meets none that was kept.
 const attempts = 4
 
 // Transport is an http.Transport of HTTP/1.1. Its DialContext is that of New.

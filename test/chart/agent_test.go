@@ -166,7 +166,8 @@ func removeAgent(t *testing.T, namespace string, others ...string) {
 	assert.NoError(t, err, out)
 }
 
-// TestChart_TwoReplicas: two replicas serve. test/chaos covers the death of one, test/e2e that of all in turn.
+// TestChart_TwoReplicas: two replicas serve. test/chaos covers the death of one, test/e2e that of
+// all in turn.
 func TestChart_TwoReplicas(t *testing.T) {
 	suite.Release(t, "further lives of the charts")
 	sys := system(t)

@@ -1,5 +1,5 @@
-// Package conformance runs the conformance tests of others: h2spec (HTTP/2, RFC 9113; HPACK, RFC 7541),
-// and the interoperability tests of gRPC.
+// Package conformance runs the conformance tests of others: h2spec (HTTP/2, RFC 9113; HPACK, RFC
+// 7541), and the interoperability tests of gRPC.
 package conformance
 
 import (

@@ -74,8 +74,8 @@ func Quantity(s string) (resource.Quantity, bool) {
 	return q, err == nil && s != ""
 }
 
-// lifecycle has a pod behind an ingress go on for a moment before its App gets SIGTERM: load balancers
-// and the gateway still lead visitors to it until they hear of its end.
+// lifecycle has a pod behind an ingress go on for a moment before its App gets SIGTERM: load
+// balancers and the gateway still lead visitors to it until they hear of its end.
 func lifecycle(a *v1alpha1.App) *corev1.Lifecycle {
 	if a.Spec.Ingress == nil || a.Spec.Type.Runs() || grace(a) <= servingSeconds {
 		return nil

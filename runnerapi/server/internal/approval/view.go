@@ -57,8 +57,8 @@ func (a Request) session() string {
 	return ""
 }
 
-// asks reports whether a switch of the query may be on. The API server takes every text for true but
-// "0" and "false". Other readers take fewer.
+// asks reports whether a switch of the query may be on. The API server takes every text for true
+// but "0" and "false". Other readers take fewer.
 func (a Request) asks(name string) bool {
 	return slices.ContainsFunc(a.Query[name], func(s string) bool { return s != "0" && !strings.EqualFold(s, "false") })
 }

@@ -1,5 +1,5 @@
-// Command grpcserver serves the test service of gRPC's interoperability tests, without TLS, at a port
-// of the loopback address that it prints. Upstream's own command does not choose a free port.
+// Command grpcserver serves the test service of gRPC's interoperability tests, without TLS, at a
+// port of the loopback address that it prints. Upstream's own command does not choose a free port.
 //
 // See https://github.com/grpc/grpc/blob/master/doc/interop-test-descriptions.md.
 package main
