@@ -17,6 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/build"
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -169,7 +170,9 @@ func tool(t *testing.T, env *kubetest.Env) *build.Client {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: builds, Name: name}, Type: kind, StringData: data}
 		require.NoError(t, client.IgnoreAlreadyExists(env.Client.Create(t.Context(), s)))
 	}
-	c, err := build.New(env.Agent, build.Options{Namespace: kubetest.AgentNamespace, Image: builderImage, ToolsImage: "pipeops/agent:v1"})
+	c, err := build.New(env.Agent, build.Options{
+		Namespace: kubetest.AgentNamespace, Image: builderImage, ToolsImage: "pipeops/agent:v1", Guard: egress.Guard{Hosts: egress.EveryHost},
+	})
 	require.NoError(t, err)
 	return c
 }
