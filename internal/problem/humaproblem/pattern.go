@@ -23,6 +23,7 @@ var patterns = map[string]string{
 	`^[a-z0-9]+$`:            "a-z and 0-9",
 	`^[a-z0-9][a-z0-9.:-]*$`: "HOST or HOST:PORT in lower case",
 	`^[A-Za-z]+$`:            "letters alone",
+	`^[A-Za-z0-9_-]*$`:       "letters, digits, '_' and '-'",
 	`^[A-Za-z0-9._-]+$`:      "letters, digits, '.', '_' and '-'",
 	`^[A-Za-z0-9._:-]+$`:     "letters, digits, '.', '_', ':' and '-'",
 	`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`: "letters, digits, '.', '_' and '-', with a letter or digit at both ends",
