@@ -8,8 +8,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
@@ -37,13 +35,6 @@ func refused(t *testing.T, code int, args ...string) string {
 	require.ErrorAs(t, err, &exit)
 	assert.Equal(t, code, exit.Code, exit.Stderr)
 	return exit.Stderr
-}
-
-func deployment(t *testing.T, name string) *appsv1.Deployment {
-	t.Helper()
-	d, err := sys.Kube.Clientset.AppsV1().Deployments(namespace).Get(t.Context(), name, metav1.GetOptions{})
-	require.NoError(t, err)
-	return d
 }
 
 func removeApp(t *testing.T, name string) {
