@@ -30,6 +30,7 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	var users sync.WaitGroup // of tunnels
 	tunnels, endTunnels := context.WithCancel(context.WithoutCancel(ctx))
 	defer endTunnels()
+	users.Add(1) // until all have begun
 	group.Go(func() error {
 		<-running.Done()
 		users.Wait()
@@ -48,6 +49,7 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	group.Go(func() error { return c.leader.Run(running, c.store) })
 	c.servePeers(running, group)
 	c.serveGateway(running, group, &users)
+	users.Done()
 	group.Go(func() error {
 		return c.store.Watch(running, time.Second, func() {
 			c.tunnels.look.Raise()
