@@ -96,7 +96,7 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 	if visited == nil {
 		visited = p.unserved(&c.cfg, names, c.tunnels.dialPublic)
 	}
-	p.reach = newReach(c.store, p.table, visited.Check)
+	p.reach = newReach(c.store, p.serves, visited.Check)
 	c.routes.Reach = p.reach.of
 	c.health.public = p
 	c.routes.Certificate = p.certificate
@@ -175,6 +175,12 @@ func ordersCertificate(ctx context.Context, s *store.Store, table *gateway.Table
 	defer cancel()
 	_, err := s.CertificateFailure(ctx, host)
 	return err != nil // without the database nothing can be ordered
+}
+
+// serves reports whether a host is served.
+func (p *public) serves(host string) bool {
+	_, served := p.table.Lookup(host)
+	return served
 }
 
 // serveGateway runs the gateway, if there is one. users counts what needs tunnels.

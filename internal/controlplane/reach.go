@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
@@ -19,10 +18,10 @@ const reachTogether, reachEach = 32, 4
 // reach finds out whether visitors of a host get its App's answer. Once they did, that holds until
 // another agent serves the host.
 type reach struct {
-	store *store.Store
-	table *gateway.Table
-	check func(ctx context.Context, host, path string) error
-	wake  wake.Signal
+	store  *store.Store
+	served func(host string) bool
+	check  func(ctx context.Context, host, path string) error
+	wake   wake.Signal
 
 	mu    sync.Mutex
 	known map[string]*reached // by host
@@ -36,8 +35,8 @@ type reached struct {
 	reason  string // why not
 }
 
-func newReach(s *store.Store, table *gateway.Table, check func(ctx context.Context, host, path string) error) *reach {
-	return &reach{store: s, table: table, check: check, wake: wake.New(), known: map[string]*reached{}}
+func newReach(s *store.Store, served func(host string) bool, check func(ctx context.Context, host, path string) error) *reach {
+	return &reach{store: s, served: served, check: check, wake: wake.New(), known: map[string]*reached{}}
 }
 
 // of returns whether visitors of an agent's host get an answer, and why not. While they do not,
@@ -75,10 +74,10 @@ func (r *reach) due() map[string]string {
 	defer r.mu.Unlock()
 	due := map[string]string{}
 	for host, at := range r.known {
-		switch _, served := r.table.Lookup(host); {
+		switch {
 		case at.asked:
 			due[host] = at.agentID
-		case !served:
+		case !r.served(host):
 			delete(r.known, host)
 		}
 	}
