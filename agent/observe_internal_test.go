@@ -131,7 +131,7 @@ func TestHeartbeat_APIServerHangs(t *testing.T) {
 		require.Error(t, err)
 		assert.Equal(t, "v1.0.0", beat.AgentVersion)
 		assert.LessOrEqual(t, time.Since(began), 30*time.Second)
-		assert.True(t, beat.Standby, "the control plane keeps the figures of before")
+		assert.True(t, beat.Standby, "the control plane keeps the last figures")
 		assert.Nil(t, beat.Checks, "it is away for a moment only")
 		o.seen.note(false)
 		time.Sleep(clusterPatience)

@@ -104,7 +104,7 @@ func TestBounded(t *testing.T) {
 }
 
 // TestBounded_LeavesOutUnfit: the control plane would refuse the whole list for one route, so that
-// nobody's routes would change any more.
+// the routes of all would stay as they are.
 func TestBounded_LeavesOutUnfit(t *testing.T) {
 	routes := manyRoutes(3, 0)
 	routes[0].Path = "/" + strings.Repeat("p", 1024)

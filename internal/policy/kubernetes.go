@@ -157,7 +157,7 @@ func (r ruling) kubernetes(i runnerapi.Intent) error {
 }
 
 // routing checks writes of resources that let something be reached from outside. A patch does not
-// tell what the object becomes, so a rule that bounds hosts allows no write of them.
+// show the whole object, so a rule that bounds hosts allows no write of them.
 func (r ruling) routing(k *runnerapi.KubernetesRequest) error {
 	writes := k.Verb == "create" || k.Verb == "update" || k.Verb == "patch"
 	service := k.Group == "" && k.Resource == "services"

@@ -23,7 +23,7 @@ func pages[L, T any](ctx context.Context, c *core, r *request, of func(L) ([]T, 
 			return nil, err
 		}
 		items, page := of(list)
-		if all = append(all, items...); page.Continue == "" {
+		if all = append(all, items...); page.Continue == "" || len(items) == 0 {
 			return all, nil
 		}
 		r.query["continue"] = page.Continue
