@@ -167,7 +167,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer stopPorts()
 	if missing := cage.Missing(); len(missing) > 0 {
-		a.log.Warn().Strs("missing", missing).Msg("charts are rendered in a weaker cage: the kernel or the container lacks parts of it")
+		a.log.Warn().Strs("missing", missing).Msg("charts are rendered in a weaker sandbox: the kernel or the container lacks parts of it")
 	}
 	defer sdnotify.Start(ctx, a.health.status, a.log)()
 	if err := a.enrolment.identify(ctx); err != nil {
@@ -178,7 +178,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		if !controlapi.Forgotten(err) && !controlapi.Cloned(err) && !problem.Is(err, controlapi.CodeCertificateUnknown) {
 			return errUnlessStopped(ctx, err)
 		}
-		a.log.Warn().Err(err).Msg("the control plane does not accept this agent's identity: registering again, if there is a token")
+		a.log.Warn().Err(err).Msg("the control plane does not accept this agent's identity; registering again if there is a token")
 		switch again := a.enrolment.registerAgain(ctx, a.current.Load()); {
 		case errors.Is(again, errNoToken), controlapi.Cloned(err) && again != nil: // the token may be the original's, used up long ago
 			return errUnlessStopped(ctx, fmt.Errorf("%w; registering anew: %w", err, again))
@@ -293,7 +293,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	if err := context.Cause(ctx); errors.Is(err, update.ErrRelaunch) {
 		return err
 	}
-	a.log.Info().Msg("agent stopped; the apps go on running")
+	a.log.Info().Msg("agent stopped; Apps keep running")
 	return nil
 }
 
@@ -307,7 +307,7 @@ func (a *Agent) leave(life context.Context, tun *tunnel.Set, engine *app.Engine)
 	ctx, cancel := context.WithTimeout(life, handoverTimeout)
 	defer cancel()
 	if err := tun.Drain(ctx); err != nil {
-		a.log.Warn().Err(err).Msg("the control plane may still send Runners here")
+		a.log.Warn().Err(err).Msg("the control plane may still route Runners here")
 	}
 	a.public.Finish(life)
 }

@@ -179,7 +179,7 @@ func TestIdentity_CopyIsRefused(t *testing.T) {
 	for _, words := range []string{"identity of agent " + name, "as a copy", "AGENT_TOKEN", "pipeops-agent-identity", "identity.json"} {
 		require.ErrorContains(t, err, words)
 	}
-	assert.Equal(t, 1, plane.Count("an agent's identity is in use twice", otherUID))
+	assert.Equal(t, 1, plane.Count("two agents use the same identity", otherUID))
 	found, err := p.Agents.Get(t.Context(), id, 0)
 	require.NoError(t, err)
 	require.Len(t, found.Agent.Clones, 1)

@@ -43,7 +43,7 @@ func (c *auditCopy) run(ctx context.Context, control *controlapi.Client) error {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the agent stops; that the call failed for it is no error
 		case err != nil:
-			c.log.Debug().Err(err).Msg("the control plane does not have the newest audit records yet; trying again")
+			c.log.Debug().Err(err).Msg("failed to send the newest audit records to the control plane; retrying")
 			if !retry.Wait(ctx, wait.NextBackOff()) {
 				return nil
 			}
@@ -77,7 +77,7 @@ func (c *auditCopy) handOver(ctx context.Context, control *controlapi.Client) (m
 	}
 	if broken && theirs.Seq > 0 {
 		c.log.Error().Int64("record", theirs.Seq).Stringer("store", c.store).
-			Msg("the audit log does not contain the record that the control plane has: it was cut off, changed or made anew; see `pipeops-agent audit verify`")
+			Msg("the audit log does not contain the record that the control plane has: it was truncated, changed or recreated; see `pipeops-agent audit verify`")
 	}
 	if len(lines) == 0 {
 		return false, nil

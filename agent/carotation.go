@@ -57,12 +57,12 @@ func (c *caRotation) take(ctx context.Context, answer controlapi.HeartbeatAnswer
 	}
 	next, err := c.keep(ctx, id, *answer.CAs)
 	if err != nil {
-		c.log.Warn().Err(err).Msg("the control plane's new CAs could not be kept; trying again")
+		c.log.Warn().Err(err).Msg("failed to store the control plane's new CAs; retrying")
 		return
 	}
 	// Unless the certificate was renewed meanwhile, which brought the CAs as well.
 	if next != id && c.current.CompareAndSwap(id, next) {
-		c.log.Info().Str("caBundle", controlapi.BundleHash(next.CABundle)).Msg("the control plane's CAs changed: trusting these from now on")
+		c.log.Info().Str("caBundle", controlapi.BundleHash(next.CABundle)).Msg("the control plane's CAs changed; trusting the new ones")
 		c.beat.Raise()
 	}
 }

@@ -77,7 +77,7 @@ func (i *identityStore) obtain(ctx context.Context, old *identity.Identity, ask 
 }
 
 func (i *identityStore) logAnothers(id *identity.Identity) {
-	i.log.Info().Str("agent", id.AgentID).Time("notAfter", id.NotAfter()).Msg("another replica got the agent's certificate: using it")
+	i.log.Info().Str("agent", id.AgentID).Time("notAfter", id.NotAfter()).Msg("using the agent certificate that another replica obtained")
 }
 
 // waiting is a replica's patience with another one.
@@ -117,11 +117,11 @@ func (i *identityStore) load(ctx context.Context) (s stored, err error) {
 	}
 	var damaged error
 	if s.request, damaged = identity.RequestIn(s.parts); damaged != nil {
-		i.log.Error().Err(damaged).Stringer("store", i.Store).Msg("the stored request for a certificate is damaged: asking anew")
+		i.log.Error().Err(damaged).Stringer("store", i.Store).Msg("the stored certificate request is corrupt; requesting again")
 	}
 	s.identity, damaged = identity.Decode(s.parts)
 	if damaged != nil && s.request == nil {
-		i.log.Error().Err(damaged).Stringer("store", i.Store).Msg("the stored identity is damaged: registering anew")
+		i.log.Error().Err(damaged).Stringer("store", i.Store).Msg("the stored identity is corrupt; registering again")
 	}
 	return s, nil
 }

@@ -48,7 +48,7 @@ func (a *Agent) componentStates(ctx context.Context) []controlapi.Component {
 	states, err := components.States(ctx, w.api, w.checker)
 	if err != nil {
 		if ctx.Err() == nil {
-			a.log.Warn().Err(err).Msg("the components could not be read; the heartbeat has what they were before")
+			a.log.Warn().Err(err).Msg("failed to read the components; the heartbeat has their previous state")
 		}
 		return w.last
 	}

@@ -42,10 +42,10 @@ func (e *enrolment) identify(ctx context.Context) error {
 	case id == nil:
 		return e.registerAgain(ctx, nil)
 	case e.elsewhere(id):
-		e.log.Warn().Str("agent", id.AgentID).Msg("the token is of another control plane than the identity: registering there")
+		e.log.Warn().Str("agent", id.AgentID).Msg("the token belongs to another control plane than the identity; registering there")
 		return e.registerAgain(ctx, id)
 	}
-	e.log.Info().Str("agent", id.AgentID).Time("notAfter", id.NotAfter()).Stringer("store", e.store).Msg("identity found")
+	e.log.Info().Str("agent", id.AgentID).Time("notAfter", id.NotAfter()).Stringer("store", e.store).Msg("loaded the stored identity")
 	e.current.adopt(id)
 	return nil
 }

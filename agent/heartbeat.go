@@ -60,7 +60,7 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 		tun.Settle(ctx) // so that the first one reports the tunnel's state, and goes through it
 		beat, err := h.observe(ctx, tun, engine.Leads())
 		if err != nil && ctx.Err() == nil {
-			h.log.Warn().Err(err).Msg("the cluster's figures could not be read; the heartbeat goes without them")
+			h.log.Warn().Err(err).Msg("failed to read the cluster's figures; sending the heartbeat without them")
 		}
 		beat.Process, beat.Ticket, beat.RevokedRunners = h.process, h.ticket, h.news.refused()
 		beat.RevokedAgents, beat.LastEvents = h.revokedAgents, leadership(engine.Accepted())
@@ -72,7 +72,7 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 		case err != nil && h.ended(err):
 			return fmt.Errorf("the control plane refuses this agent: %w", err)
 		case err != nil:
-			h.log.Warn().Err(err).Msg("heartbeat failed; trying again")
+			h.log.Warn().Err(err).Msg("heartbeat failed; retrying")
 			h.catchUp(ctx, err)
 		default:
 			h.ticket = answer.Ticket

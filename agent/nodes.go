@@ -41,7 +41,7 @@ func (n *tunnelNodes) choose(tun *tunnel.Set, id *identity.Identity, told []cont
 		said = err.Error()
 	}
 	if said != n.said && said != "" {
-		n.log.Error().Err(err).Msg("the control plane named nodes for tunnels that make no sense; they are passed over")
+		n.log.Error().Err(err).Msg("the control plane named invalid nodes for tunnels; ignoring them")
 	}
 	n.said = said
 	if len(told) == 0 {
@@ -67,7 +67,7 @@ func (n *tunnelNodes) take(ctx context.Context, tun *tunnel.Set, told []controla
 	}
 	n.kept = n.now()
 	if err := n.keep(ctx, id, nodes); err != nil {
-		n.log.Warn().Err(err).Msg("cannot store the nodes that the control plane named; after a restart the agent begins with the earlier ones")
+		n.log.Warn().Err(err).Msg("failed to store the nodes that the control plane named; after a restart the agent uses the previous ones")
 	}
 }
 

@@ -56,6 +56,6 @@ func (c *clusterID) try(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
 	if _, err := c.learn(ctx); err != nil && ctx.Err() == nil {
-		c.log.Warn().Err(err).Msg("the cluster's UID could not be read; it is tried again")
+		c.log.Warn().Err(err).Msg("failed to read the cluster's UID; retrying")
 	}
 }

@@ -44,8 +44,8 @@ func (a *Agent) setPolicy(doc policy.Document, err error) {
 	a.routes.Soon()  // and whether the public is let in
 	s := a.policy.State()
 	if err != nil {
-		a.log.Error().Err(err).Str("source", s.Source).Msg("the policy cannot be gone by: all commands are refused until it is corrected")
+		a.log.Error().Err(err).Str("source", s.Source).Msg("invalid policy: denying all commands until it is corrected")
 		return
 	}
-	a.log.Info().Str("source", s.Source).Str("state", s.State).Int("rules", len(doc.Rules)).Msg("policy is in force")
+	a.log.Info().Str("source", s.Source).Str("state", s.State).Int("rules", len(doc.Rules)).Msg("loaded the policy")
 }

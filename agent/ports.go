@@ -60,7 +60,7 @@ func (a *Agent) openPorts(ctx context.Context, address, pprof string) (*metrics.
 
 func (a *Agent) runPorts(ctx context.Context, ports *metrics.Ports) {
 	if err := ports.Run(ctx); err != nil {
-		a.log.Error().Err(err).Msg("the port of metrics or profiles failed")
+		a.log.Error().Err(err).Msg("the metrics or profiling port failed")
 	}
 }
 
@@ -68,11 +68,11 @@ func (a *Agent) runPorts(ctx context.Context, ports *metrics.Ports) {
 func (a *Agent) serveMetrics(ctx context.Context) {
 	ports, err := a.openPorts(ctx, a.opts.Config.MetricsAddress, "")
 	if err != nil {
-		a.log.Error().Err(err).Msg("the port of metrics was not opened")
+		a.log.Error().Err(err).Msg("failed to open the metrics port")
 		return
 	}
 	a.runPorts(ctx, ports)
-	a.log.Info().Msg("the port of metrics is closed")
+	a.log.Info().Msg("closed the metrics port")
 }
 
 func watchDirectory(dir string) (*fsnotify.Watcher, error) {

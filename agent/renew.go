@@ -73,7 +73,7 @@ func (r *renewal) retry(ctx context.Context, control *controlapi.Client) error {
 		if r.ended(err) || ctx.Err() != nil {
 			return err
 		}
-		r.log.Warn().Err(err).Time("notAfter", r.current.Load().NotAfter()).Msg("certificate not renewed; trying again")
+		r.log.Warn().Err(err).Time("notAfter", r.current.Load().NotAfter()).Msg("failed to renew the certificate; retrying")
 		if !retry.Wait(ctx, wait.NextBackOff()) {
 			return ctx.Err()
 		}

@@ -97,7 +97,7 @@ func TestReplicas_RegisterOnce(t *testing.T) {
 	asked, found := 0, 0
 	for _, log := range logs {
 		asked += log.Count("identity issued and stored")
-		found += log.Count("identity found") + log.Count("another replica got the agent's certificate")
+		found += log.Count("loaded the stored identity") + log.Count("using the agent certificate that another replica obtained")
 	}
 	assert.Equal(t, 1, asked, "one asked")
 	assert.Equal(t, 2, found, "the others found what it got")
@@ -136,7 +136,7 @@ func TestReplicas_ShareRenewal(t *testing.T) {
 	_, two := r.run("two")
 	r.up("one", "two")
 	followed := func(log *logbook.Book) int {
-		return log.Count("identity issued and stored") + log.Count("another replica got the agent's certificate")
+		return log.Count("identity issued and stored") + log.Count("using the agent certificate that another replica obtained")
 	}
 	const renewals = 3
 	for range renewals {
@@ -162,16 +162,16 @@ func TestReplicas_ShareRenewal(t *testing.T) {
 func TestReplicas_HandOverLeadership(t *testing.T) {
 	r := startReplicas(t, nil)
 	first, log := r.run("one")
-	await.Until(t, "the first leads", func() bool { return log.Count("this replica of the agent leads") == 1 })
+	await.Until(t, "the first leads", func() bool { return log.Count("this replica is the leader") == 1 })
 	_, other := r.run("two")
 	r.up("one", "two")
-	assert.Zero(t, other.Count("this replica of the agent leads"))
+	assert.Zero(t, other.Count("this replica is the leader"))
 	await.Until(t, "the agent is online", func() bool { return r.log.Count("agent changed state", `"state":"online"`) == 1 })
 	online := r.log.Count("agent changed state")
 	first.stop()
-	await.Until(t, "the second leads", func() bool { return other.Count("this replica of the agent leads") == 1 })
-	assert.Equal(t, 1, r.log.Count("agent's tunnel drains"))
-	assert.Zero(t, log.Count("may still send"))
+	await.Until(t, "the second leads", func() bool { return other.Count("this replica is the leader") == 1 })
+	assert.Equal(t, 1, r.log.Count("draining agent's tunnel"))
+	assert.Zero(t, log.Count("may still route"))
 	r.p.AwaitOnline(t, r.p.Clock.Now())
 	assert.Equal(t, online, r.log.Count("agent changed state"), "it was never away")
 }

@@ -79,7 +79,7 @@ func (u *selfUpdate) run(ctx context.Context, relaunch context.CancelCauseFunc) 
 	}
 	err := u.updater.Run(ctx)
 	if errors.Is(err, update.ErrRelaunch) {
-		u.log.Info().Msg("self-update: this agent drains, and the installed program finds out which one goes on")
+		u.log.Info().Msg("self-update: draining; the installed program decides which release continues")
 		relaunch(err)
 		return nil
 	}

@@ -40,7 +40,7 @@ func (a *Agent) hearOfRevoked(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, revokedPatience)
 	defer cancel()
 	if err := a.news.current(ctx); err != nil {
-		a.log.Info().Msg("Git sources are followed without news of the control plane: Runners that it revoked since are not known yet")
+		a.log.Info().Msg("reconciling Git sources without the control plane's list of revoked Runners: it has not been received yet")
 	}
 }
 
@@ -55,7 +55,7 @@ func (a *Agent) recordFirst(ctx context.Context, r runnerapi.AuditRecord) error 
 	ctx, cancel := context.WithTimeout(ctx, recordWait)
 	defer cancel()
 	if err := a.audit.Keep(ctx, r); err != nil {
-		a.log.Warn().Err(err).Str("command", r.Command).Msg("nothing is brought from Git: the audit record cannot be kept, and the policy requires one")
+		a.log.Warn().Err(err).Str("command", r.Command).Msg("source not applied: its audit record cannot be written, and the policy requires one")
 		return backend.AuditUnavailable()
 	}
 	return nil

@@ -58,7 +58,7 @@ func (t *Tunnel) prove(ctx context.Context, up *callable, now *tls.Config) error
 	ctx, cancel := context.WithTimeout(ctx, proveTimeout)
 	defer cancel()
 	if err := t.proveIn(ctx, up, now); err != nil {
-		t.cfg.Log.Debug().Err(err).Msg("the certificate of now is not proven in the tunnel; calls are made beside it")
+		t.cfg.Log.Debug().Err(err).Msg("tunnel not authenticated with the renewed certificate; falling back to direct HTTPS")
 		return err
 	}
 	up.made.Store(now)

@@ -88,7 +88,7 @@ func (s *Set) begin(ctx context.Context, e Endpoint) {
 	cfg.Log = cfg.Log.With().Str("node", e.Address).Logger()
 	t, err := New(cfg)
 	if err != nil { // it was checked before
-		cfg.Log.Error().Err(err).Msg("there can be no tunnel to this node")
+		cfg.Log.Error().Err(err).Msg("failed to set up a tunnel to this node")
 		return
 	}
 	t.listener, t.public, t.status.notify = s.listener, s.public, s.changed
@@ -140,7 +140,7 @@ func (s *Set) leave(ctx context.Context, m *member) {
 		m.stop()
 		return
 	}
-	m.cfg.Log.Info().Msg("tunnel is left: the control plane named other nodes")
+	m.cfg.Log.Info().Msg("leaving the tunnel: the control plane named other nodes")
 	s.running.Go(func() { m.leave(ctx, s.cfg.Leave) })
 	crowd := 0
 	for _, other := range slices.Backward(s.members) {
@@ -159,7 +159,7 @@ func (m *member) leave(ctx context.Context, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if err := m.Drain(ctx); err != nil && ctx.Err() == nil {
-		m.cfg.Log.Debug().Err(err).Msg("the node may still send Runners here")
+		m.cfg.Log.Debug().Err(err).Msg("the node may still route Runners here")
 	}
 	for changed := m.Changed(); m.isUp(); changed = m.Changed() {
 		select {

@@ -140,7 +140,7 @@ func (t *Tunnel) connect(ctx context.Context) (*line, error) {
 	}.Run(ctx)
 	switch failures := byTransport(failed); {
 	case got != nil && got.transport == Websocket && len(waiting) == 0:
-		t.cfg.Log.Warn().Err(failures[TCP]).Msg("the tunnel's port cannot be reached: going over a websocket")
+		t.cfg.Log.Warn().Err(failures[TCP]).Msg("the tunnel's port is unreachable; using a WebSocket")
 	case got == nil && ctx.Err() != nil:
 		return nil, ctx.Err()
 	case got == nil:
@@ -200,7 +200,7 @@ func (t *Tunnel) returnToTCP(ctx context.Context, mux *mux.Session, idle func() 
 		if works && !t.draining.Load() {
 			t.transports.prefer(TCP)
 			if idle() {
-				t.cfg.Log.Info().Msg("the tunnel's port can be reached again")
+				t.cfg.Log.Info().Msg("the tunnel's port is reachable again")
 				return true
 			}
 		}

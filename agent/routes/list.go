@@ -40,7 +40,7 @@ func (l List) List(ctx context.Context) ([]runnerapi.Route, error) {
 	defer cancel()
 	state, err := l.control.Routes(limited)
 	if err != nil {
-		l.registrar.Log.Debug().Err(err).Msg("the control plane did not say which routes it serves")
+		l.registrar.Log.Debug().Err(err).Msg("the control plane did not report which routes it serves")
 	}
 	to, _ := l.registrar.publicAccess()
 	list := make([]runnerapi.Route, len(routes))

@@ -85,7 +85,7 @@ func (r *Registrar) Run(ctx context.Context, control *controlapi.Client, tun *tu
 			return nil //nolint:nilerr // the agent stops; that the call failed for it is no error
 		case err != nil && controlapi.Passing(err):
 			theirs.sure = false
-			r.Log.Debug().Err(err).Msg("the control plane does not have the newest routes yet; trying again")
+			r.Log.Debug().Err(err).Msg("failed to send the newest routes to the control plane; retrying")
 			if !retry.Wait(ctx, wait.NextBackOff()) {
 				return nil
 			}
@@ -187,7 +187,7 @@ func (r *Registrar) compare(ctx context.Context, control *controlapi.Client, eng
 	}
 	theirs.again = 0
 	theirs.sure, theirs.sent, theirs.due = true, time.Now(), sentAtLeast-rand.N(sentAtLeast/4) //nolint:gosec // spreading load needs no secrecy
-	r.Log.Info().Int("routes", len(ours.Routes)).Int("omitted", ours.Omitted).Msg("told the control plane at which hosts the Apps are served")
+	r.Log.Info().Int("routes", len(ours.Routes)).Int("omitted", ours.Omitted).Msg("reported the Apps' hosts to the control plane")
 	return r.setPublic(ctx, engine, to, theirs)
 }
 
@@ -286,8 +286,8 @@ func sentRoute(r ingress.Route) controlapi.Route {
 // change. It leaves out a refusal of the agent itself, which the heartbeat reports.
 func (r *Registrar) sayRefused(err error) {
 	if controlapi.Refused(err) {
-		r.Log.Debug().Err(err).Msg("the control plane did not take the routes")
+		r.Log.Debug().Err(err).Msg("the control plane did not accept the routes")
 		return
 	}
-	r.Log.Error().Err(err).Msg("the control plane refused the routes; they are sent again when they change")
+	r.Log.Error().Err(err).Msg("the control plane refused the routes; sending them again when they change")
 }

@@ -72,7 +72,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithTimeout(req.Context(), sendTimeout)
 	defer cancel()
 	if err := r.receive(ctx, w, req); err != nil {
-		r.cfg.Log.Warn().Err(err).Msg("alerts were not taken")
+		r.cfg.Log.Warn().Err(err).Msg("failed to store alerts")
 		problem.Write(w, problem.RequestID(req.Context()), err)
 		return
 	}
@@ -109,7 +109,7 @@ func (r *Receiver) authorize(req *http.Request) error {
 	text, err := boundedfile.Head(r.cfg.TokenFile, maxToken)
 	want := strings.TrimSpace(string(text))
 	if err != nil || want == "" {
-		r.cfg.Log.Debug().Err(err).Msg("there is no token for alerts")
+		r.cfg.Log.Debug().Err(err).Msg("failed to create a token for alerts")
 		return problem.Errorf(problem.Unauthorized, "put a token into the file of PIPEOPS_ALERTS_TOKEN_FILE", "this agent has no token for alerts")
 	}
 	got, ok := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
@@ -142,7 +142,7 @@ func (r *Receiver) pass(ctx context.Context, list []Alert) error {
 	if len(fresh) > 0 {
 		if err := r.cfg.Send(ctx, fresh); err != nil {
 			r.cfg.Count(Failed, len(fresh))
-			r.cfg.Log.Debug().Err(err).Msg("the control plane did not take alerts")
+			r.cfg.Log.Debug().Err(err).Msg("the control plane did not accept alerts")
 			return problem.Errorf(problem.Unavailable, "send them again", "the control plane did not take the alerts")
 		}
 		r.limit.AllowN(now, len(fresh))

@@ -38,7 +38,7 @@ func (e *Engine) checkCRD(ctx context.Context) error {
 		if err == nil || errors.As(err, &missing) || apierrors.IsForbidden(err) {
 			return err
 		}
-		e.log.Warn().Err(err).Msg("the Kubernetes API does not answer; trying again")
+		e.log.Warn().Err(err).Msg("the Kubernetes API does not respond; retrying")
 		if !retry.Wait(ctx, pause.NextBackOff()) {
 			return ctx.Err()
 		}

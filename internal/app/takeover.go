@@ -20,7 +20,7 @@ func (e *Engine) takeOver(ctx context.Context) error {
 		if !e.election.Begin() { //nolint:contextcheck // a leadership ends before ctx
 			continue
 		}
-		e.log.Info().Msg("this replica of the agent leads: it reconciles Apps and announces them")
+		e.log.Info().Msg("this replica is the leader: it reconciles and announces Apps")
 		e.sender.Reread()
 		e.sender.Look()
 		if e.cfg.Led != nil {

@@ -185,10 +185,10 @@ func (l *Log) keep(ctx context.Context, entries []entry) {
 			l.tried = nil // or the next records would be taken for these
 			l.lost.Add(lost + int64(len(all)))
 			l.dropped.Add(int64(len(all)))
-			l.log.Error().Err(err).Int("records", len(all)).Msg("the audit log could not be written before the end: records are lost")
+			l.log.Error().Err(err).Int("records", len(all)).Msg("failed to write the audit log before exit: records are lost")
 			return
 		}
-		l.log.Warn().Err(err).Stringer("store", l.store).Msg("the audit log cannot be written; trying again")
+		l.log.Warn().Err(err).Stringer("store", l.store).Msg("failed to write the audit log; retrying")
 		select {
 		case <-ctx.Done():
 		case <-l.hurry:
@@ -202,7 +202,7 @@ func (l *Log) keep(ctx context.Context, entries []entry) {
 	}
 	if l.written++; l.written%sweepEvery == 1 {
 		if err := l.sweep(context.WithoutCancel(ctx)); err != nil {
-			l.log.Warn().Err(err).Msg("old audit records could not be removed; trying again later")
+			l.log.Warn().Err(err).Msg("failed to remove old audit records; retrying later")
 		}
 	}
 	l.grown.Raise()

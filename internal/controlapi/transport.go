@@ -97,7 +97,7 @@ func (c *Client) caller(via http.RoundTripper, last *error) *retryablehttp.Clien
 		Backoff: backoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
 		RequestLogHook: func(_ retryablehttp.Logger, r *http.Request, attempt int) {
 			if attempt > 0 {
-				c.log.Info().Str("path", r.URL.Path).Int("attempt", attempt).Msg("trying the control plane again")
+				c.log.Info().Str("path", r.URL.Path).Int("attempt", attempt).Msg("retrying the control plane")
 			}
 		},
 	}

@@ -21,13 +21,13 @@ const (
 func (c *ControlPlane) clean(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := c.store.ForgetReceived(ctx, c.cfg.Now().Add(-receivedFor)); err != nil && ctx.Err() == nil {
-			c.cfg.Log.Error().Err(err).Msg("old notes were not dropped")
+			c.cfg.Log.Error().Err(err).Msg("failed to remove old records of copied identities")
 		}
 		if err := authority.ForgetCertificates(ctx, c.store, c.cfg.Now()); err != nil && ctx.Err() == nil {
-			c.cfg.Log.Error().Err(err).Msg("old records of certificates were not dropped")
+			c.cfg.Log.Error().Err(err).Msg("failed to remove old records of certificates")
 		}
 		if err := errors.Join(enrolment.Forget(ctx, c.store, c.cfg.Now()), c.clones.Forget(ctx)); err != nil && ctx.Err() == nil {
-			c.cfg.Log.Error().Err(err).Msg("old enrolments and clones were not dropped")
+			c.cfg.Log.Error().Err(err).Msg("failed to remove old enrolments and copies")
 		}
 		retry.Wait(ctx, cleanEvery)
 	}

@@ -59,7 +59,7 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 		return err
 	}
 	if lost > 0 {
-		c.cfg.Log.Warn().Int("files", lost).Msg("the gateway's key is missing in the data directory: certificates that it encrypted are removed, and obtained anew")
+		c.cfg.Log.Warn().Int("files", lost).Msg("the gateway's key is missing in the data directory; removing the certificates that it encrypted and requesting new ones")
 	}
 	p := &public{domain: cfg.Domain, now: c.cfg.Now, store: c.store, metrics: c.instruments.gateway, table: gateway.NewTable(c.store, c.cfg.Now)}
 	p.certs = newCertificates(&c.cfg, storage, p.table, c.listeners.https, c.listeners.http)
@@ -232,7 +232,7 @@ func (p *public) look() {
 func (p *public) readFiles(ctx context.Context, log zerolog.Logger) error {
 	for retry.Wait(ctx, certificateCheck) {
 		if err := p.certs.ReadFiles(ctx); err != nil {
-			log.Error().Err(err).Msg("the gateway goes on with the certificate that it has")
+			log.Error().Err(err).Msg("the gateway keeps the current certificate")
 		}
 	}
 	return nil

@@ -71,6 +71,6 @@ func (c *ControlPlane) firstOperator(ctx context.Context, admin *operators.Admin
 		return err
 	}
 	c.cfg.Log.Info().Str("operator", made.Operator).Str("role", operators.RoleAdmin).Str("file", file).
-		Msg("the first operator was made; keep the file like a password")
+		Msg("created the first operator; protect the file like a password")
 	return nil
 }

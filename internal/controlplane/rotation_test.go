@@ -262,9 +262,9 @@ func TestCARotate_OneStepAtATime(t *testing.T) {
 func TestCA_WarnsBeforeEnd(t *testing.T) {
 	log := &logbook.Book{}
 	p := start(t, func(c *Config) { c.Log = zerolog.New(log) })
-	assert.Zero(t, log.Count("the CA ends"))
+	assert.Zero(t, log.Count("the CA expires soon"))
 	p.clock.forward(time.Until(p.ca.Certificate().NotAfter) - 100*24*time.Hour)
-	await.Until(t, "the log warns", func() bool { return log.Count("the CA ends", "ca rotate start") > 0 })
+	await.Until(t, "the log warns", func() bool { return log.Count("the CA expires soon", "ca rotate start") > 0 })
 }
 
 // TestCA_ReplacedAfterEnd: the control plane does not start, says what to do, and starts when that

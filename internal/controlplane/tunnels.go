@@ -110,12 +110,12 @@ func (t *tunnels) dropRevoked(ctx context.Context) bool {
 	defer cancel()
 	known, err := t.store.AgentNames(ctx)
 	if err != nil {
-		t.log.Error().Err(err).Msg("cannot read which agents are revoked; trying again")
+		t.log.Error().Err(err).Msg("failed to read the list of revoked agents; retrying")
 		return false
 	}
 	for _, id := range held {
 		if _, there := known[id]; !there {
-			t.log.Info().Str("agent", id).Msg("agent was revoked: closing its tunnel")
+			t.log.Info().Str("agent", id).Msg("agent revoked; closing its tunnel")
 			t.own.Disconnect(id)
 		}
 	}

@@ -163,7 +163,7 @@ func (s *Stopper) drain(ctx context.Context) {
 		if s.Leads() {
 			if err := s.stop(ctx, m); err != nil && ctx.Err() == nil {
 				s.Log.Warn().Err(err).Str("namespace", m.namespace).Str("kind", m.kind).Str("name", m.name).
-					Msg("a workload whose pods come to nothing is not stopped")
+					Msg("failed to stop a workload whose pods all fail")
 				if !apierrors.IsForbidden(err) { // a right that is missing does not come by waiting
 					s.work.AddAfter(m, stopAgain)
 				}
@@ -202,7 +202,7 @@ func (s *Stopper) stop(ctx context.Context, m maker) error {
 		return fmt.Errorf("stop the rollout of %s: %w", pathOf(w), err)
 	}
 	s.Log.Warn().Str("namespace", m.namespace).Str("workload", pathOf(w)).Str("cause", string(d.Cause)).
-		Msg("a rollout is stopped: its pods come to nothing at once")
+		Msg("stopping a rollout: all its pods fail at once")
 	return nil
 }
 

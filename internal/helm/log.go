@@ -18,7 +18,7 @@ func (h handler) Enabled(_ context.Context, level slog.Level) bool { return leve
 // Handle implements slog.Handler. Attributes are left out, and so is any text that Helm
 // formats itself.
 func (h handler) Handle(_ context.Context, r slog.Record) error {
-	h.log.Debug().Str("level", r.Level.String()).Msg("helm: the SDK has complained; the release's description tells more")
+	h.log.Debug().Str("level", r.Level.String()).Msg("helm: the SDK reported an error; see the release's description")
 	return nil
 }
 

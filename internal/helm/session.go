@@ -140,7 +140,7 @@ func (s *session) recover(ctx context.Context) error {
 	}
 	last.status = common.StatusFailed
 	s.opts.Log.Warn().Str("namespace", s.key.Namespace).Str("release", s.key.Name).Int("revision", last.version).
-		Msg("helm: a command had broken off; its revision is failed now")
+		Msg("helm: marked the revision of an interrupted command as failed")
 	return nil
 }
 
@@ -167,7 +167,7 @@ func (s *session) settle(why error) {
 	}
 	if err != nil {
 		s.opts.Log.Warn().Err(err).Str("namespace", s.key.Namespace).Str("release", s.key.Name).
-			Msg("helm: how a command ended could not be noted; the next command finds it out")
+			Msg("helm: failed to record the outcome of a command; the next command determines it")
 	}
 }
 
@@ -186,7 +186,7 @@ func (s *session) close() {
 	}
 	if err != nil {
 		s.opts.Log.Warn().Err(err).Str("namespace", s.key.Namespace).Str("release", s.key.Name).
-			Msg("helm: could not release a lock; it expires by itself")
+			Msg("helm: failed to release a lock; it expires")
 	}
 	s.fence(nil)
 	s.leave()
@@ -291,7 +291,7 @@ func (s *session) note(err error) {
 	}
 	op := s.lock.operation()
 	e.Str("namespace", s.key.Namespace).Str("release", s.key.Name).Str("command", op.Command).Str("runner", op.Runner).
-		Bool("failed", err != nil).Dur("took", time.Since(op.StartedAt)).Msg("helm: a command has ended")
+		Bool("failed", err != nil).Dur("took", time.Since(op.StartedAt)).Msg("helm: command finished")
 }
 
 // recovered turns a panic into an error: the SDK processes untrusted charts.

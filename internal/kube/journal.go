@@ -223,7 +223,7 @@ func (j *Journal) sweepSometimes(ctx context.Context) {
 		return
 	}
 	if err := j.sweep(ctx); err != nil {
-		j.opts.Log.Warn().Err(err).Msg("old operations could not be removed; trying again later")
+		j.opts.Log.Warn().Err(err).Msg("failed to remove old operations; retrying later")
 	}
 }
 

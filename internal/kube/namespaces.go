@@ -250,7 +250,7 @@ func (k Namespaces) Delete(ctx context.Context, name string, opts runnerapi.Writ
 	}
 	err = k.writer(opts).Delete(ctx, ns, client.Preconditions{UID: new(ns.UID)})
 	if err == nil && !opts.DryRun {
-		k.opts.Log.Info().Str("namespace", name).Strs("apps", removed).Msg("namespace deleted with all that was in it")
+		k.opts.Log.Info().Str("namespace", name).Strs("apps", removed).Msg("namespace and its contents deleted")
 	}
 	return kubeproblem.From(err, "deleting namespace "+name)
 }

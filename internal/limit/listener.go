@@ -211,7 +211,7 @@ func (l *Listener) refuse(raw net.Conn, from netip.Prefix, limit string) {
 func (l *Listener) logRefusal(from netip.Prefix, limit string) {
 	l.told.Do(func() {
 		l.cfg.Log.Warn().Str("listener", l.cfg.Name).Stringer("peer", from).Str("limit", limit).Uint64("refused", l.Stats().Refused).
-			Msg("connections are refused; if they are those of many agents behind one address, raise the limits")
+			Msg("refusing connections over the limit; if many agents share one address, raise the limits")
 	})
 }
 

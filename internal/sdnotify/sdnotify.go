@@ -96,6 +96,6 @@ func (n *notifier) report(ctx context.Context) time.Duration {
 
 func (n *notifier) send(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		n.log.Warn().Err(err).Msg("systemd could not be told how the process is")
+		n.log.Warn().Err(err).Msg("failed to notify systemd of the process's state")
 	}
 }

@@ -59,7 +59,7 @@ func (c *buildCleanup) sweep(ctx context.Context) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		c.log.Warn().Err(err).Msg("builds that were left behind cannot be looked for; they end by themselves")
+		c.log.Warn().Err(err).Msg("failed to list leftover builds; they end at their deadline")
 	}
 }
 
@@ -98,6 +98,6 @@ func (c *buildCleanup) remove(ctx context.Context, build runnerapi.Key) {
 	}
 	err := c.builds.Delete(ctx, build, runnerapi.WriteOptions{})
 	if err != nil && !problem.Is(err, problem.NotFound) {
-		c.log.Warn().Err(err).Stringer("build", build).Msg("the build of a source that has none any more cannot be removed")
+		c.log.Warn().Err(err).Stringer("build", build).Msg("failed to remove the build of a source that no longer has one")
 	}
 }

@@ -85,7 +85,7 @@ func (c *cluster) scope() objectmeta.Scope {
 func (c *cluster) everywhere() []dynamic.ResourceInterface {
 	api, err := c.client()
 	if err != nil {
-		c.log.Error().Err(err).Msg("Git sources are not followed: no client for the Kubernetes API")
+		c.log.Error().Err(err).Msg("not reconciling Git sources: no client for the Kubernetes API")
 		return nil
 	}
 	if len(c.namespaces) == 0 {

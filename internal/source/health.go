@@ -33,7 +33,7 @@ func (r *reconciler) notBefore(o *object, every time.Duration) time.Duration {
 func (r *reconciler) withHealth(ctx context.Context, o *object, s runnerapi.SourceStatus, next time.Duration) (runnerapi.SourceStatus, time.Duration) {
 	phase, health, err := r.health(ctx, o)
 	if err != nil { // what was known stands
-		r.log.Warn().Err(err).Stringer("source", o.key()).Msg("how a source's objects are cannot be read; trying again")
+		r.log.Warn().Err(err).Stringer("source", o.key()).Msg("failed to read the health of a source's objects; retrying")
 		if !s.Phase.Applied() {
 			s.Phase = runnerapi.SourceProgressing
 		}

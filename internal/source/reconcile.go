@@ -85,7 +85,7 @@ func (r *reconciler) attempt(ctx context.Context, o *object, dryRun bool) (broug
 func (r *reconciler) failed(o *object, s runnerapi.SourceStatus, out brought, err error) runnerapi.SourceStatus {
 	e := asSourceError(err)
 	if e.Code == string(problem.Internal) {
-		r.log.Error().Err(err).Stringer("source", o.key()).Msg("a source failed for a reason that is not told")
+		r.log.Error().Err(err).Stringer("source", o.key()).Msg("reconciling a source failed for an unknown reason")
 	}
 	e.Commit, e.Since = out.commit, s.CheckedAt
 	if before := o.Status.Error; before != nil && before.Code == e.Code && before.Message == e.Message && before.Commit == e.Commit {

@@ -64,7 +64,7 @@ func (k *Keeper) there(ctx context.Context) bool {
 		if _, err := r.List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
 			return true
 		} else if !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-			k.config.Log.Warn().Err(err).Msg("Git sources cannot be listed; trying again")
+			k.config.Log.Warn().Err(err).Msg("failed to list Git sources; retrying")
 			retry.Wait(ctx, retry.Jitter(listAgain))
 			k.Wake()
 		}
@@ -74,7 +74,7 @@ func (k *Keeper) there(ctx context.Context) bool {
 
 // follow watches sources until this replica no longer leads.
 func (k *Keeper) follow(ctx context.Context) {
-	k.config.Log.Debug().Msg("following Git sources")
+	k.config.Log.Debug().Msg("reconciling Git sources")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if k.config.Heard != nil {
@@ -183,7 +183,7 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 	defer cancel()
 	sources, err := k.cluster.on(ctx, key.Namespace)
 	if err != nil {
-		k.config.Log.Warn().Err(err).Stringer("source", key).Msg("the source is not looked at")
+		k.config.Log.Warn().Err(err).Stringer("source", key).Msg("the source is not reconciled")
 		if p, ok := errors.AsType[*problem.Error](err); ok && p.Passing() {
 			return soon
 		}
@@ -199,7 +199,7 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 		o, err = read(u)
 	}
 	if err != nil {
-		k.config.Log.Warn().Err(err).Stringer("source", key).Msg("the source cannot be read; trying again")
+		k.config.Log.Warn().Err(err).Stringer("source", key).Msg("failed to read the source; retrying")
 		return soon
 	}
 	status, next := k.reconciler.reconcile(ctx, o)
@@ -207,7 +207,7 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 		return soon
 	}
 	if err := write(ctx, sources, o, status); err != nil && !apierrors.IsNotFound(err) {
-		k.config.Log.Warn().Err(err).Stringer("source", key).Msg("the source's status cannot be written; trying again")
+		k.config.Log.Warn().Err(err).Stringer("source", key).Msg("failed to write the source's status; retrying")
 		return soon
 	}
 	return next

@@ -121,7 +121,7 @@ func clip(text string) string { return text[:min(len(text), 64)] }
 func seldom(log zerolog.Logger) func(error) {
 	sampler := log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
 	return func(err error) {
-		sampler.Warn().Str("error", strings.ToValidUTF8(clip(err.Error()), "?")).Msg("traces do not reach the collector, and are dropped; nothing else depends on it")
+		sampler.Warn().Str("error", strings.ToValidUTF8(clip(err.Error()), "?")).Msg("dropping traces: the collector is unreachable")
 	}
 }
 
@@ -142,6 +142,6 @@ func (t *Tracing) Stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.log.Debug().Msg("the last traces did not reach the collector")
+		t.log.Debug().Msg("failed to send the last traces to the collector")
 	}
 }

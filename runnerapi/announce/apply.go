@@ -104,7 +104,7 @@ func (d *Directory) catchUp(ctx context.Context, agentID string, upTo uint64) bo
 	for more := true; more; {
 		page, err := d.timeline(ctx, agentID, q)
 		if err != nil {
-			d.log.Warn().Err(err).Str("agent", agentID).Msg("missed announcements not read from the timeline")
+			d.log.Warn().Err(err).Str("agent", agentID).Msg("failed to read missed announcements from the timeline")
 			return false
 		}
 		d.takeAll(page.Events)

@@ -160,11 +160,11 @@ func (c *Consumer) ended(closed <-chan *amqp.Error) error {
 func (c *Consumer) deliver(ctx context.Context, sub *subscription, d *amqp.Delivery, handler Handler) error {
 	event, err := c.decode(d)
 	if _, ok := errors.AsType[*UnknownTypeError](err); ok {
-		c.log(zerolog.DebugLevel, d).Msg("announcement of an unknown type, skipped")
+		c.log(zerolog.DebugLevel, d).Msg("skipped an announcement of an unknown type")
 		return sub.acks.handled(d)
 	}
 	if err != nil {
-		c.log(zerolog.ErrorLevel, d).Err(err).Msg("malformed announcement, dead-lettered")
+		c.log(zerolog.ErrorLevel, d).Err(err).Msg("dead-lettered a malformed announcement")
 		return sub.acks.reject(d)
 	}
 	err = c.handle(ctx, event, handler)
@@ -174,7 +174,7 @@ func (c *Consumer) deliver(ctx context.Context, sub *subscription, d *amqp.Deliv
 	case ctx.Err() != nil:
 		return context.Cause(ctx) // unsettled, so it is delivered again
 	default:
-		c.log(zerolog.ErrorLevel, d).Err(err).Msg("announcement could not be handled, dead-lettered")
+		c.log(zerolog.ErrorLevel, d).Err(err).Msg("failed to handle an announcement; dead-lettered")
 		return sub.acks.reject(d)
 	}
 }
@@ -209,7 +209,7 @@ func (c *Consumer) handle(ctx context.Context, event Event, handler Handler) err
 		}
 		pause := wait.NextBackOff()
 		c.link.Log.Warn().Err(err).Str("event", event.ID).Str("type", string(event.Type)).
-			Int("attempt", attempt).Dur("retry_in", pause).Msg("announcement not handled")
+			Int("attempt", attempt).Dur("retry_in", pause).Msg("failed to handle an announcement")
 		retry.Wait(ctx, pause)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -130,7 +130,7 @@ func (d *Directory) Run(ctx context.Context) error {
 		err := d.sync(ctx)
 		if err != nil {
 			pause := wait.NextBackOff()
-			d.log.Warn().Err(err).Dur("retry_in", pause).Msg("no snapshot of the agents")
+			d.log.Warn().Err(err).Dur("retry_in", pause).Msg("failed to take a snapshot of the agents")
 			retry.Wait(ctx, pause)
 			continue
 		}

@@ -91,7 +91,7 @@ func (c *core) checkRetry(ctx context.Context, resp *http.Response, err error) (
 		return false, t.last
 	}
 	if c.config.Log != nil {
-		c.config.Log.Debug().Err(t.last).Str("agent", c.config.AgentID).Int("tries", t.count).Msg("runner API: trying again")
+		c.config.Log.Debug().Err(t.last).Str("agent", c.config.AgentID).Int("tries", t.count).Msg("runner API: retrying")
 	}
 	return true, nil
 }

@@ -107,7 +107,7 @@ func (s *sessionCalls) unrecorded(err error) error {
 	if err == nil || errors.As(err, new(*runnerapi.Error)) {
 		return err
 	}
-	s.log.Warn().Err(err).Msg("session refused or ended: it cannot be recorded, and the policy requires that")
+	s.log.Warn().Err(err).Msg("session refused or closed: it cannot be recorded, and the policy requires a recording")
 	return recordingUnavailable()
 }
 

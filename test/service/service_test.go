@@ -65,7 +65,7 @@ func TestService_Agent(t *testing.T) {
 	t.Run("drains when it is stopped", func(t *testing.T) {
 		m.must(t, "systemctl stop pipeops-agent")
 		assert.Equal(t, "success", m.property(t, "Result"))
-		assert.Contains(t, m.must(t, "journalctl --no-pager -u pipeops-agent -o cat"), "agent stopped; the apps go on running")
+		assert.Contains(t, m.must(t, "journalctl --no-pager -u pipeops-agent -o cat"), "agent stopped; Apps keep running")
 	})
 	t.Run("is not started again when its settings are wrong", func(t *testing.T) {
 		m.must(t, "sed -i s/^CLUSTER_NAME=.*/CLUSTER_NAME=Wrong!/ /etc/pipeops/agent.env\n! systemctl start pipeops-agent")

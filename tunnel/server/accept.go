@@ -35,7 +35,7 @@ func (s *Server) acceptAll(ctx context.Context, ln net.Listener, handle func(net
 		case errors.Is(err, net.ErrClosed):
 			return err
 		default:
-			s.cfg.Log.Warn().Err(err).Msg("cannot accept tunnel connections; raise the limit of open files if this repeats")
+			s.cfg.Log.Warn().Err(err).Msg("failed to accept tunnel connections; raise the limit of open files if this repeats")
 			retry.Wait(ctx, acceptPause)
 		}
 	}

@@ -35,7 +35,7 @@ func (s *session) drain(ctx context.Context, stream *link.Stream, m *msg.ClosePr
 	s.drainOnce.Do(func() {
 		s.server.agents.drain(s)
 		s.dials.shut()
-		s.log.Info().Msg("agent's tunnel drains")
+		s.log.Info().Msg("draining agent's tunnel")
 		ctx, cancel := context.WithTimeout(ctx, s.server.cfg.Limits.DialTimeout)
 		defer cancel()
 		s.dials.wait(ctx)

@@ -99,7 +99,7 @@ func (s *session) authorize(ctx context.Context, stream *link.Stream, m *msg.Log
 	case errors.Is(err, ErrRevoked):
 		s.refuse(stream, link.Refusal(err.Error(), true))
 	default:
-		s.log.Warn().Err(err).Msg("cannot tell whether the agent may connect")
+		s.log.Warn().Err(err).Msg("failed to check whether the agent may connect")
 		s.refuse(stream, link.Refusal("the control plane cannot check the agent at present", false))
 	}
 	return err

@@ -98,7 +98,7 @@ func (s *session) explain(err error) error {
 	if errors.Is(err, frperrors.ErrCtlClosed) || s.isDone() {
 		return ErrNotConnected
 	}
-	s.log.Warn().Err(err).Msg("agent gives no work connection")
+	s.log.Warn().Err(err).Msg("agent opened no work connection")
 	return ErrBusy
 }
 

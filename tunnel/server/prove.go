@@ -66,7 +66,7 @@ func (s *session) prove(ctx context.Context, stream *link.Stream) error {
 	defer cancel()
 	conn := tls.Server(stream, s.server.proofs)
 	if err := conn.HandshakeContext(ctx); err != nil {
-		s.log.Debug().Err(err).Msg("agent did not prove another certificate")
+		s.log.Debug().Err(err).Msg("agent failed to prove possession of another certificate")
 		return nil
 	}
 	state := conn.ConnectionState()

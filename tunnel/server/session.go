@@ -81,7 +81,7 @@ func (s *session) serve(ctx context.Context) {
 	if !ok {
 		s.server.counts.refused.Add(1)
 		s.server.told.Do(func() {
-			s.log.Warn().Int("limit", s.server.cfg.Limits.Logins).Msg("agent has too many connections that do not log in; more are closed")
+			s.log.Warn().Int("limit", s.server.cfg.Limits.Logins).Msg("agent has too many connections without a login; closing further ones")
 		})
 		return
 	}
@@ -158,7 +158,7 @@ func (s *session) accept(ctx context.Context, streams *sync.WaitGroup, opened *m
 		if err := s.begin(ctx, stream); err != nil {
 			_ = stream.Close()
 			if errors.Is(err, errForeign) {
-				s.log.Warn().Err(err).Msg("agent said what it may not")
+				s.log.Warn().Err(err).Msg("agent sent a message that it may not send")
 				s.kill(err)
 			}
 		}

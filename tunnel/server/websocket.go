@@ -39,7 +39,7 @@ func (u *Websockets) Serve(w http.ResponseWriter, r *http.Request, agentID strin
 	})
 	if err != nil { // the library has answered
 		u.server.counts.refused.Add(1)
-		u.server.cfg.Log.Debug().Err(err).Str("remote", r.RemoteAddr).Msg("tunnel over a websocket refused")
+		u.server.cfg.Log.Debug().Err(err).Str("remote", r.RemoteAddr).Msg("tunnel over a WebSocket refused")
 		return
 	}
 	conn := link.NewWebsocket(socket)

@@ -39,7 +39,7 @@ func goOn(l launch.Launcher, log zerolog.Logger) error {
 		log.Error().Msg("self-update: " + note)
 	}
 	if err == nil && path != "" {
-		log.Info().Str("installed", version).Str("version", as).Msg("self-update: going on as the release that was confirmed")
+		log.Info().Str("installed", version).Str("version", as).Msg("self-update: continuing with the confirmed release")
 		err = launch.Become(path, as)
 	}
 	switch {
@@ -48,7 +48,7 @@ func goOn(l launch.Launcher, log zerolog.Logger) error {
 	case launch.Launched():
 		return fmt.Errorf("self-update: %w", err)
 	}
-	log.Error().Err(err).Str("version", version).Msg("self-update: the installed program goes on")
+	log.Error().Err(err).Str("version", version).Msg("self-update: continuing with the installed program")
 	return nil
 }
 

@@ -74,7 +74,7 @@ func TestLaunch_NewerReleaseFails(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, said.String(), "is damaged")
 	assert.Contains(t, said.String(), "fix: remove it")
-	assert.Contains(t, said.String(), "the installed program goes on")
+	assert.Contains(t, said.String(), "continuing with the installed program")
 	t.Setenv("PIPEOPS_UPDATE_LAUNCHED", version)
 	_, err = launchRight(&cfg, zerolog.Nop())
 	require.ErrorContains(t, err, "is damaged", "the service manager starts the installed one")
@@ -99,7 +99,7 @@ func TestLaunch_UnstartableRelease(t *testing.T) {
 	var said bytes.Buffer
 	require.NoError(t, goOn(launch.Launcher{Dir: dir, Version: "v1.0.0", Trust: releasetest.Trust(t)}, zerolog.New(&said)))
 	assert.Contains(t, said.String(), "exec format error")
-	assert.Contains(t, said.String(), "the installed program goes on")
+	assert.Contains(t, said.String(), "continuing with the installed program")
 }
 
 func TestLaunch_StopsWhileDraining(t *testing.T) {

@@ -52,7 +52,7 @@ func newRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			log.Info().Str("version", version).Str("cluster", cfg.ClusterName).Str("controlPlane", cfg.ControlPlaneURL).Msg("agent starts")
+			log.Info().Str("version", version).Str("cluster", cfg.ClusterName).Str("controlPlane", cfg.ControlPlaneURL).Msg("starting agent")
 			return relaunch(cmd.Context(), a.Run(cmd.Context()), launch.Again)
 		},
 	}

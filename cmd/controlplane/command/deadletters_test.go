@@ -72,7 +72,7 @@ func TestDeadLetter_Commands(t *testing.T) {
 	assert.Contains(t, said, "1 deleted")
 	_, said = run(2, "delete")
 	assert.Contains(t, said, "or --all")
-	p.awaitReady(t, "1 announcements died")
+	p.awaitReady(t, "1 announcements were dead-lettered")
 	_, said = run(0, "delete", "--all")
 	assert.Contains(t, said, "1 deleted")
 	block, err := harness.ShellWith("docs/deployer/announcements.md", "dead-letter list")

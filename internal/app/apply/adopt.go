@@ -241,7 +241,7 @@ func (p *Applier) adoptObject(ctx context.Context, owner *v1alpha1.App, desired,
 		return fmt.Errorf("adopt %s %s: %w", kind, desired.GetName(), err)
 	}
 	p.log.Info().Str("namespace", owner.Namespace).Str("app", owner.Name).Str("object", workload.KindPath(kind, desired.GetName())).
-		Msg("adopted an object of an App's name that was made otherwise")
+		Msg("adopted an existing object with the name of an App")
 	return p.Apply(ctx, desired, true)
 }
 

@@ -78,7 +78,7 @@ func (p *Applier) NoteDrift(ctx context.Context, a *v1alpha1.App, found runnerap
 	now := p.now().UTC().Truncate(time.Second)
 	quiet := last != nil && now.Sub(last.LastAt) < driftEvery
 	p.log.Warn().Str("namespace", a.Namespace).Str("app", a.Name).Str("object", found.Object).
-		Bool("deleted", found.Deleted).Strs("fields", found.Fields).Msg("undid a change of an App's objects")
+		Bool("deleted", found.Deleted).Strs("fields", found.Fields).Msg("reverted a change to an App's objects")
 
 	count, version := driftOf(last), a.ResourceVersion
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

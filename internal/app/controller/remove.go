@@ -33,7 +33,7 @@ func (c *Controller) remove(ctx context.Context, a *v1alpha1.App) (reconcile.Res
 		// being deleted. Kubernetes removes the rest by the owner references; holding the App would
 		// hold the namespace for ever.
 		c.log.Warn().Str("namespace", a.Namespace).Str("app", a.Name).Err(err).
-			Msg("leaving what belongs to a deleted App to Kubernetes' garbage collector")
+			Msg("leaving the objects of a deleted App to Kubernetes' garbage collector")
 		left, err = remains{}, nil
 	}
 	if err == nil && len(left.waits) == 0 {

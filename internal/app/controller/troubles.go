@@ -100,7 +100,7 @@ func (c *Controller) conclude(ctx context.Context, a *v1alpha1.App, result recon
 	if d == nil {
 		return reconcile.Result{}, err
 	}
-	c.log.Warn().Str("namespace", a.Namespace).Str("app", a.Name).Err(err).Msg("an App cannot be looked after")
+	c.log.Warn().Str("namespace", a.Namespace).Str("app", a.Name).Err(err).Msg("failed to reconcile an App")
 	pods, lookErr := c.store.Pods(ctx, a)
 	if lookErr != nil {
 		return reconcile.Result{}, err
@@ -126,7 +126,7 @@ func (c *Controller) holdUp(ctx context.Context, a *v1alpha1.App, err error) (re
 	if d == nil {
 		return reconcile.Result{}, err
 	}
-	c.log.Warn().Str("namespace", a.Namespace).Str("app", a.Name).Err(err).Msg("a deleted App cannot be taken down")
+	c.log.Warn().Str("namespace", a.Namespace).Str("app", a.Name).Err(err).Msg("failed to delete the objects of a deleted App")
 	return c.tellRemains(ctx, a, remains{
 		waits: []string{"the cluster to let the agent take it down: " + d.Message + "; " + d.Fix}, recheck: retryRefused,
 	})

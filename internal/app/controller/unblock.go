@@ -45,7 +45,7 @@ func (c *Controller) unblock(ctx context.Context, a *v1alpha1.App, s *appsv1.Sta
 		return nil
 	}
 	c.log.Info().Str("namespace", a.Namespace).Str("app", a.Name).Str("pod", broken.Name).
-		Str("cause", string(finding.Diagnosis.Cause)).Msg("deleting a broken pod of an older spec, which keeps the newest from being rolled out")
+		Str("cause", string(finding.Diagnosis.Cause)).Msg("deleting a failing pod of an older spec: it blocks the rollout of the newest")
 	if err := c.store.Delete(ctx, broken, metav1.DeletePropagationBackground); err != nil {
 		return fmt.Errorf("unblock StatefulSet %s: %w", client.ObjectKeyFromObject(s), err)
 	}

@@ -86,7 +86,7 @@ func (n *Sender) Start(ctx context.Context) error {
 			return nil //nolint:nilerr // the end is no failure: what was not announced is kept
 		case err != nil:
 			pause := wait.NextBackOff()
-			n.log.Warn().Err(err).Dur("again_in", pause).Msg("the control plane did not take the Apps' events; keeping them")
+			n.log.Warn().Err(err).Dur("again_in", pause).Msg("the control plane did not accept the Apps' events; keeping them")
 			if !retry.Wait(ctx, pause) {
 				return nil
 			}

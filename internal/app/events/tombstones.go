@@ -49,7 +49,7 @@ func (n *Sender) Bury(ctx context.Context, a *v1alpha1.App) error {
 		}
 		data[ev.uid] = ev
 		if lost := forget(data); lost > 0 {
-			n.log.Error().Int("lost", lost).Msg("too many ended Apps wait to be announced; the oldest are dropped")
+			n.log.Error().Int("lost", lost).Msg("too many deleted Apps wait to be announced; dropping the oldest")
 		}
 		return true
 	})

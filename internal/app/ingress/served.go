@@ -57,7 +57,7 @@ func (t *Router) Served(ctx context.Context, a *v1alpha1.App, s *v1alpha1.Status
 		}
 		kind, again, err := t.secretTypes.get(ctx, t, a.Namespace, entry.SecretName)
 		if err != nil { // no reason to leave out the rest
-			t.log.Warn().Err(err).Msg("the certificate of an App's Ingress is not known; looking again")
+			t.log.Warn().Err(err).Msg("the certificate of an App's Ingress is not known yet; retrying")
 			again = lookForSecret
 		} else {
 			ev.Secrets[entry.SecretName] = kind
@@ -111,7 +111,7 @@ func (t *Router) ingressClasses(ctx context.Context) []networkingv1.IngressClass
 	defer cancel()
 	var list networkingv1.IngressClassList
 	if err := t.store.Live.List(ctx, &list, client.Limit(maxClasses)); err != nil {
-		t.log.Warn().Err(err).Msg("the cluster's ingress classes are not known")
+		t.log.Warn().Err(err).Msg("failed to read the cluster's ingress classes")
 		return nil
 	}
 	return append([]networkingv1.IngressClass{}, list.Items...)

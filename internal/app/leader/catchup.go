@@ -29,7 +29,7 @@ func (l *Election) Begin() bool {
 	case r.ctx.Err() != nil:
 		return false
 	case err != nil:
-		l.log.Error().Err(err).Msg("this replica of the agent got the lease and gives it up: it does not learn how the Apps are")
+		l.log.Error().Err(err).Msg("this replica acquired the lease and releases it: it cannot read the state of the Apps")
 		r.giveUp()
 		return false
 	}
@@ -50,7 +50,7 @@ func (l *Election) CatchUp(ctx context.Context) error {
 		err := l.until(ctx, time.Second, &slow, func() (err error) {
 			now, err = l.count(ctx, namespace)
 			if namespace != metav1.NamespaceAll && apierrors.IsForbidden(err) {
-				l.log.Warn().Err(err).Str("namespace", namespace).Msg("leading without knowing how the Apps of a namespace are: the agent has lost its rights there")
+				l.log.Warn().Err(err).Str("namespace", namespace).Msg("leading without the state of a namespace's Apps: the agent lost its rights there")
 				err = nil
 			}
 			return err
@@ -75,7 +75,7 @@ func (l *Election) until(ctx context.Context, pause time.Duration, slow *time.Ti
 		}
 		if !slow.IsZero() && time.Now().After(*slow) {
 			*slow = time.Time{}
-			l.log.Warn().Err(err).Msg("this replica of the agent has the lease, and still waits to hear from the API server how the Apps are")
+			l.log.Warn().Err(err).Msg("this replica holds the lease and still waits for the state of the Apps from the API server")
 		}
 		if !retry.Wait(ctx, retry.Jitter(pause)) {
 			return err

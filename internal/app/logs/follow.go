@@ -123,7 +123,7 @@ func (r *reading) tail(
 	stream, err := r.open(ctx, pod, opts)
 	if err != nil {
 		if !gone(err) && ctx.Err() == nil {
-			r.log.Warn().Err(err).Str("pod", pod.Name).Msg("a pod's log cannot be followed; trying again")
+			r.log.Warn().Err(err).Str("pod", pod.Name).Msg("failed to follow a pod's log; retrying")
 		}
 		return
 	}

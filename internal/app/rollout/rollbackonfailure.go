@@ -45,7 +45,7 @@ func (w *Writer) Undo(ctx context.Context, a *v1alpha1.App) error {
 	}
 	if err == nil {
 		w.log.Warn().Str("namespace", a.Namespace).Str("app", a.Name).Int64("revision", u.Revision).Int64("restored", u.Restored).
-			Str("cause", string(reason.Cause)).Msg("a rollout failed; going back to the last healthy revision")
+			Str("cause", string(reason.Cause)).Msg("rollout failed; rolling back to the last healthy revision")
 	}
 	return err
 }

@@ -97,11 +97,11 @@ func (s *Sizer) forget() {
 func (s *Sizer) complain(err error) {
 	if !noMetricsServer(err) {
 		s.silent = false
-		s.log.Warn().Err(err).Msg("right-sizing: not everything could be measured")
+		s.log.Warn().Err(err).Msg("right-sizing: some Apps could not be measured")
 		return
 	}
 	if !s.silent {
-		s.log.Info().Err(err).Msg("Apps are not measured")
+		s.log.Info().Err(err).Msg("right-sizing is off: no metrics for Apps")
 	}
 	s.silent = true
 }

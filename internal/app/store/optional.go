@@ -95,13 +95,13 @@ func (o *Optional) Run(ctx context.Context) error {
 		case ctx.Err() != nil: // the wait below ends, too
 		case err == nil:
 			if err := o.follow(ctx); err != nil && ctx.Err() == nil {
-				o.log.Warn().Err(err).Msg("objects of an optional kind cannot be watched; trying again")
+				o.log.Warn().Err(err).Msg("failed to watch objects of an optional kind; retrying")
 			}
 			pause = lookAgain
 		case isAbsent(err):
 			o.lacks(err)
 		default:
-			o.log.Debug().Err(err).Msg("the cluster did not say whether it has an optional kind; asking again")
+			o.log.Debug().Err(err).Msg("failed to find out whether the cluster has an optional kind; retrying")
 			pause = lookAgain
 		}
 		if !retry.Wait(ctx, retry.Jitter(pause)) {

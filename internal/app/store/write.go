@@ -47,7 +47,7 @@ func (s *Store) Record(ctx context.Context, a *v1alpha1.App, reason, message str
 	}
 	if err := s.Live.Create(ctx, ev, client.FieldOwner(objectmeta.FieldManager)); err != nil {
 		s.log.Warn().Err(err).Str("namespace", a.Namespace).Str("app", a.Name).Str("reason", reason).
-			Msg("an event could not be recorded")
+			Msg("failed to record an event")
 	}
 }
 

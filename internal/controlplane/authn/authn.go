@@ -134,7 +134,7 @@ func (p *Authenticator) undecided(err error) error {
 	if refused, ok := errors.AsType[*problem.Error](err); err == nil || ok && refused != nil {
 		return err
 	}
-	p.Log.Error().Err(err).Msg("a caller cannot be identified")
+	p.Log.Error().Err(err).Msg("failed to identify a caller")
 	return fmt.Errorf("%w: %w", problem.Errorf(problem.Unavailable, "try again in a moment",
 		"the control plane cannot identify the caller: its database does not respond").WithRetryAfter(retryAfter), err)
 }

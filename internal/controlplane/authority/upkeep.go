@@ -56,7 +56,7 @@ func (u *Upkeep) Run(ctx context.Context) error {
 		changed, err := u.CA.Reload()
 		switch {
 		case err != nil && err.Error() != said:
-			u.Log.Error().Err(err).Msg("the CA cannot be read again; going on with what it was")
+			u.Log.Error().Err(err).Msg("failed to reload the CA; using the previous one")
 		case err == nil && changed:
 			u.Log.Info().Str("stage", string(u.CA.Stage())).Str("signs", controlapi.Fingerprint(u.CA.Certificate())).Msg("the CA changed")
 			u.Changed(ctx)
@@ -70,7 +70,7 @@ func (u *Upkeep) Run(ctx context.Context) error {
 		}
 		u.renewIntermediates(&failed)
 		if err := u.writeTrust(); err != nil {
-			u.Log.Warn().Err(err).Msg("the CA's certificates were not written; trying again")
+			u.Log.Warn().Err(err).Msg("failed to write the CA's certificates; retrying")
 		}
 		u.await(ctx)
 	}
@@ -94,11 +94,11 @@ func (u *Upkeep) Look() {
 func (u *Upkeep) warnOfEnd(now time.Time) {
 	if end := u.CA.Certificate().NotAfter; now.Add(WarnBefore).After(end) {
 		u.Log.Warn().Time("notAfter", end).Str("fix", "pipeops-controlplane ca rotate start").
-			Msg("the CA ends, and with it all certificates: rotate it")
+			Msg("the CA expires soon, and with it all certificates: rotate it")
 	}
 	if _, err := u.CA.UpkeepDue(); err != nil {
 		u.Log.Warn().Err(err).Time("notAfter", u.CA.IntermediatesEnd()).Str("fix", "pipeops-controlplane ca root import FILE").
-			Msg("intermediate CAs end, and with them all certificates")
+			Msg("intermediate CAs expire soon, and with them all certificates")
 	}
 }
 
@@ -142,12 +142,12 @@ func (u *Upkeep) renewIntermediates(failed *string) {
 	err = u.renew()
 	if err == nil {
 		*failed = ""
-		u.Log.Info().Time("notAfter", u.CA.IntermediatesEnd()).Msg("intermediate CAs were renewed")
+		u.Log.Info().Time("notAfter", u.CA.IntermediatesEnd()).Msg("renewed the intermediate CAs")
 		return
 	}
 	if err.Error() != *failed {
 		*failed = err.Error()
-		u.Log.Error().Err(err).Msg("intermediate CAs were not renewed; trying again")
+		u.Log.Error().Err(err).Msg("failed to renew the intermediate CAs; retrying")
 	}
 }
 

@@ -68,7 +68,7 @@ const (
 // Serve accepts connections until the context ends. It then closes the listener and returns once no
 // handover is in progress.
 func (e *Edge) Serve(ctx context.Context, ln net.Listener) error {
-	failed := func(err error) { e.cfg.Log.Warn().Err(err).Msg("edge: cannot accept a connection") }
+	failed := func(err error) { e.cfg.Log.Warn().Err(err).Msg("edge: failed to accept a connection") }
 	return limit.Accept(ctx, ln, failed, func(conn net.Conn) func() {
 		heard := e.hellos.Enter(conn) // here, so that the line is in the order of arrival
 		return func() { e.route(ctx, conn, heard) }
@@ -95,7 +95,7 @@ func (e *Edge) route(ctx context.Context, conn net.Conn, heard func()) {
 	if !ok {
 		unblock()
 		refuse(conn, alertUnrecognizedName)
-		log.Debug().Msg("edge: asked for a name that is no agent's")
+		log.Debug().Msg("edge: unknown agent in SNI")
 		return
 	}
 	if !unblock() { // the deadline is being set at this moment
@@ -106,7 +106,7 @@ func (e *Edge) route(ctx context.Context, conn net.Conn, heard func()) {
 	leave, ok := e.pending.Enter(agentID)
 	if !ok {
 		refuse(conn, alertInternal)
-		log.Debug().Str("agent", agentID).Msg("edge: too many wait for the agent")
+		log.Debug().Str("agent", agentID).Msg("edge: too many connections wait for the agent")
 		return
 	}
 	defer leave()
@@ -118,7 +118,7 @@ func (e *Edge) route(ctx context.Context, conn net.Conn, heard func()) {
 			alert = alertUnrecognizedName
 		}
 		refuse(conn, alert)
-		log.Debug().Err(err).Str("agent", agentID).Msg("edge: agent not reached")
+		log.Debug().Err(err).Str("agent", agentID).Msg("edge: failed to reach the agent")
 	}
 }
 

@@ -50,7 +50,7 @@ func (r *Fleet) follow(head *store.AuditLine, agentID string, req controlapi.Aud
 		case req.Broken && len(fresh) == 0 && line.Hash != head.Hash:
 			if line.Broken = head.Seq > 0; line.Broken { // else it is the oldest that there is
 				r.cfg.Log.Error().Str("agent", agentID).Int64("had", head.Seq).Int64("got", record.Seq).
-					Msg("an agent's audit log does not continue what it sent before: records were removed or changed in its cluster")
+					Msg("agent's audit log does not continue its earlier records: records were removed or changed in its cluster")
 			}
 		default:
 			continue

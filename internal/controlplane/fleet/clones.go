@@ -52,7 +52,7 @@ func (c *Clones) Seen(ctx context.Context, agentID string, clone announce.Clone)
 		return
 	}
 	if err := c.write(ctx, agentID, clone, now); err != nil {
-		c.log.Error().Err(err).Str("agent", agentID).Msg("a clone was not noted")
+		c.log.Error().Err(err).Str("agent", agentID).Msg("failed to record a copied identity")
 		c.mu.Lock()
 		delete(c.noted, agentID)
 		c.mu.Unlock()
@@ -79,7 +79,7 @@ func (c *Clones) write(ctx context.Context, agentID string, clone announce.Clone
 	})
 	if err == nil && isNew {
 		c.log.Warn().Str("agent", agentID).Str("otherCluster", clone.ClusterUID).Str("instance", clone.Instance).Str("from", clone.Address).
-			Msg("an agent's identity is in use twice, so it was copied; see `pipeops-controlplane agent get`")
+			Msg("two agents use the same identity: it was copied; see `pipeops-controlplane agent get`")
 	}
 	return err
 }

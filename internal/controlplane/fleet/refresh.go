@@ -109,7 +109,7 @@ func (n *Refresher) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			n.log.Error().Err(err).Msg("cannot read the news for agents; trying again")
+			n.log.Error().Err(err).Msg("failed to read the updates for agents; retrying")
 			retry.Wait(ctx, refreshPause)
 			continue
 		}
@@ -174,7 +174,7 @@ func (n *Refresher) refresh(ctx context.Context, agentID string, spread time.Dur
 		if err == nil || ctx.Err() != nil || !n.tunnel.Connected(agentID) {
 			return
 		}
-		n.log.Warn().Err(err).Str("agent", agentID).Int("try", try).Msg("refresh request to an agent failed; it learns the news with its next heartbeat")
+		n.log.Warn().Err(err).Str("agent", agentID).Int("try", try).Msg("failed to send a refresh request to an agent; its next heartbeat brings the updates")
 		retry.Wait(ctx, refreshPause)
 	}
 }
@@ -217,7 +217,7 @@ func (n *Refresher) TellAll(ctx context.Context) {
 	}
 	err := n.store.Update(ctx, func(tx *store.Tx) error { return tx.RequestRefresh(ctx, store.EveryAgent) })
 	if err != nil {
-		n.log.Warn().Err(err).Msg("refresh requests to agents failed; they learn the news with their next heartbeats")
+		n.log.Warn().Err(err).Msg("failed to send refresh requests to agents; their next heartbeats bring the updates")
 		return
 	}
 	n.Look()

@@ -52,7 +52,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		err := f.Table.Refresh(limited)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			f.Log.Error().Err(err).Msg("the routes could not be read; the gateway goes on with those that it knows")
+			f.Log.Error().Err(err).Msg("failed to read the routes; the gateway keeps those that it has")
 		}
 		f.Metrics.hosts.Set(float64(f.Table.Len()))
 		if f.Refreshed != nil {
@@ -133,7 +133,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	for {
 		switch err := k.read(ctx); {
 		case err != nil:
-			k.Log.Error().Err(err).Msg("the failures of certificates could not be read; trying again")
+			k.Log.Error().Err(err).Msg("failed to read the failures of certificates; retrying")
 		case k.Table.Known():
 			k.pass(ctx, workers)
 		}
@@ -218,7 +218,7 @@ func (k *Keeper) forget(ctx context.Context, host string) {
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
 	if err := k.Failures.DeleteCertificateFailure(ctx, host); err != nil && ctx.Err() == nil {
-		k.Log.Warn().Err(err).Str("host", host).Msg("the failures of the host's certificate are still shown")
+		k.Log.Warn().Err(err).Str("host", host).Msg("failed to clear the failures of the host's certificate")
 	}
 }
 
@@ -238,7 +238,7 @@ func (k *Keeper) try(ctx context.Context, host string, had kept) kept {
 	had.failed++
 	pause := min(lastRetry, firstRetry<<min(had.failed-1, 12))
 	had.next = time.Now().Add(pause)
-	k.Log.Warn().Err(err).Str("host", host).Dur("retryIn", pause).Msg("there is no new certificate for the host")
+	k.Log.Warn().Err(err).Str("host", host).Dur("retryIn", pause).Msg("failed to obtain a certificate for the host")
 	k.record(ctx, store.CertificateFailure{
 		Host: host, Failures: had.failed, Reason: printable.Shorten(printable.Text(err.Error()), maxReason), NextAt: had.next,
 	})
@@ -250,6 +250,6 @@ func (k *Keeper) record(ctx context.Context, f store.CertificateFailure) {
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
 	if err := k.Failures.PutCertificateFailure(ctx, f); err != nil && ctx.Err() == nil {
-		k.Log.Warn().Err(err).Str("host", f.Host).Msg("the reason for the missing certificate was not recorded; lists of routes do not show it")
+		k.Log.Warn().Err(err).Str("host", f.Host).Msg("failed to record why the certificate is missing; lists of routes do not show it")
 	}
 }

@@ -107,7 +107,7 @@ func (l *ProxyListener) take(conn net.Conn) (work func()) {
 		stop()
 		if err != nil {
 			_ = conn.Close()
-			l.log.Debug().Err(err).Stringer("balancer", conn.RemoteAddr()).Msg("a connection without a valid PROXY header is closed")
+			l.log.Debug().Err(err).Stringer("balancer", conn.RemoteAddr()).Msg("closing a connection without a valid PROXY header")
 			return
 		}
 		l.deliver(proxied)

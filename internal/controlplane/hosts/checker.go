@@ -61,7 +61,7 @@ func (c *Checker) Run(ctx context.Context) error {
 func (c *Checker) pass(ctx context.Context, workers *limit.Workers) {
 	due, err := c.due(ctx)
 	if err != nil && ctx.Err() == nil {
-		c.Log.Error().Err(err).Msg("cannot read the hosts whose proofs are due; trying again")
+		c.Log.Error().Err(err).Msg("failed to read the hosts whose proofs are due; retrying")
 	}
 	for _, claim := range due {
 		workers.Try(claim.AgentID, claim.AgentID+" "+claim.Host, func() {
@@ -88,7 +88,7 @@ func (c *Checker) check(ctx context.Context, claim store.HostClaim) (stored bool
 		return false, nil
 	}
 	if err != nil {
-		c.Log.Warn().Err(err).Str("host", claim.Host).Str("agent", claim.AgentID).Msg("cannot check the proof of a host; trying again")
+		c.Log.Warn().Err(err).Str("host", claim.Host).Str("agent", claim.AgentID).Msg("failed to check the proof of a host; retrying")
 	}
 	now := claim
 	limited, cancel := context.WithTimeout(ctx, storeTimeout)
@@ -109,7 +109,7 @@ func (c *Checker) check(ctx context.Context, claim store.HostClaim) (stored bool
 	})
 	if err != nil {
 		if ctx.Err() == nil {
-			c.Log.Error().Err(err).Str("host", claim.Host).Msg("cannot store the proof of a host; trying again")
+			c.Log.Error().Err(err).Str("host", claim.Host).Msg("failed to store the proof of a host; retrying")
 		}
 		return false, err
 	}

@@ -183,7 +183,7 @@ func (l *Liveness) announce(ctx context.Context, due map[string]announce.State) 
 		}
 		for _, agentID := range some { // a failing one must not block the others
 			if err := l.transit(ctx, []string{agentID}, due); err != nil && ctx.Err() == nil {
-				l.log.Error().Err(err).Str("agent", agentID).Msg("state was not written; trying again")
+				l.log.Error().Err(err).Str("agent", agentID).Msg("failed to write the state; retrying")
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func (l *Liveness) last(ctx context.Context) error {
 
 func (l *Liveness) flushOrSay(ctx context.Context) {
 	if err := l.Flush(ctx); err != nil && ctx.Err() == nil {
-		l.log.Error().Err(err).Msg("heartbeats were not written; trying again")
+		l.log.Error().Err(err).Msg("failed to write heartbeats; retrying")
 	}
 }
 

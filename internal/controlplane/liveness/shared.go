@@ -47,7 +47,7 @@ func (c *Shared) take(ctx context.Context) {
 	due, err := c.Due(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			c.log.Error().Err(err).Msg("cannot see who is online; trying again")
+			c.log.Error().Err(err).Msg("failed to read which agents are online; retrying")
 		}
 		return
 	}
@@ -100,9 +100,9 @@ func (c *Shared) forgetLost(ctx context.Context) {
 	n, err := c.store.RemovePeers(ctx, peerRemembered)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		c.log.Error().Err(err).Msg("control planes that are gone were not removed")
+		c.log.Error().Err(err).Msg("failed to remove control planes that no longer exist")
 	case n > 0:
-		c.log.Info().Int64("controlPlanes", n).Msg("control planes that are gone were removed")
+		c.log.Info().Int64("controlPlanes", n).Msg("removed control planes that no longer exist")
 	}
 }
 

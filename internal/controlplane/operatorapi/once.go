@@ -78,7 +78,7 @@ func (s *server) claim(ctx context.Context, d *Description, operator, key string
 
 func (s *server) note(err error) {
 	if err != nil {
-		s.log.Error().Err(err).Msg("operator API: the outcome of a change was not recorded for its Idempotency-Key")
+		s.log.Error().Err(err).Msg("operator API: failed to record the outcome of a change for its Idempotency-Key")
 	}
 }
 

@@ -63,7 +63,7 @@ func (d *deadCount) run(ctx context.Context) error {
 		default:
 			d.last.Store(int64(n) + 1)
 			if before > 0 && int64(n)+1 > before {
-				d.log.Warn().Int("dead_letters", n).Msg("announcements died; see `pipeops-controlplane dead-letter list`")
+				d.log.Warn().Int("dead_letters", n).Msg("announcements were dead-lettered; see `pipeops-controlplane dead-letter list`")
 			}
 		}
 		retry.Wait(ctx, countDeadEvery)
@@ -81,7 +81,7 @@ func (d *deadCount) number() (int, bool) {
 func (b *Broker) DescribeDead() string {
 	if b != nil {
 		if n, known := b.dead.number(); known {
-			return fmt.Sprintf("%d announcements died; `pipeops-controlplane dead-letter list` shows them", n)
+			return fmt.Sprintf("%d announcements were dead-lettered; `pipeops-controlplane dead-letter list` shows them", n)
 		}
 	}
 	return "not known without a broker"

@@ -51,7 +51,7 @@ func New(s *store.Store, limits store.OutboxLimits, log zerolog.Logger) *Outbox 
 func (o *Outbox) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := o.Shorten(ctx); err != nil && ctx.Err() == nil {
-			o.log.Error().Err(err).Msg("the outbox was not held against its limits; trying again")
+			o.log.Error().Err(err).Msg("failed to check the outbox's limits; retrying")
 		}
 		retry.Wait(ctx, shortenEvery)
 	}
@@ -69,12 +69,12 @@ func (o *Outbox) Shorten(ctx context.Context) error {
 	if dropped > 0 {
 		o.Dropped.Add(uint64(dropped)) // #nosec G115 -- a number of rows
 		o.log.Warn().Int64("dropped", dropped).
-			Msg("the outbox is too long: announcements that later ones supersede were dropped; Runners see the gap and ask for the list")
+			Msg("the outbox is over its limit: dropped superseded announcements; Runners see the gap and list the agents")
 	}
 	if crowded := over && dropped == 0; crowded != o.crowded {
 		o.crowded = crowded
 		if crowded {
-			o.log.Error().Msg("the outbox is past its limits with the last word about each agent and App alone; look at why the broker takes nothing")
+			o.log.Error().Msg("the outbox exceeds its limits with only the latest event of each agent and App left; find out why the broker accepts no messages")
 		}
 	}
 	return nil

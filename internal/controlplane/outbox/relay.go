@@ -51,7 +51,7 @@ func (a *relay) run(ctx context.Context) error {
 		switch {
 		case err != nil:
 			failures++
-			a.log.Warn().Err(err).Int("failures", failures).Msg("announcements are waiting")
+			a.log.Warn().Err(err).Int("failures", failures).Msg("announcements are pending")
 			retry.Wait(ctx, retry.After(a.pause, longestRetry, failures))
 			continue
 		case more:

@@ -100,7 +100,7 @@ func (s *Server) report(ctx context.Context, conn *tls.Conn) {
 	}
 	text, err := json.Marshal(s.cfg.Report(ctx))
 	if err != nil {
-		s.cfg.Log.Error().Err(err).Msg("the report for another control plane was not written")
+		s.cfg.Log.Error().Err(err).Msg("failed to write the report for another control plane")
 		refuse(conn, statusFailed)
 		return
 	}

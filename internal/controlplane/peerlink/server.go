@@ -60,7 +60,7 @@ func NewServer(cfg ServerConfig) *Server {
 // Serve accepts connections until the context ends. It then closes the listener and returns once no
 // handover is in progress.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	failed := func(err error) { s.cfg.Log.Warn().Err(err).Msg("cannot accept a connection of another control plane") }
+	failed := func(err error) { s.cfg.Log.Warn().Err(err).Msg("failed to accept a connection of another control plane") }
 	return limit.Accept(ctx, ln, failed, func(conn net.Conn) func() {
 		leave := s.room.Enter(conn)
 		return func() { s.take(ctx, conn, leave) }
@@ -95,7 +95,7 @@ func (s *Server) take(ctx context.Context, raw net.Conn, leave func()) {
 	}
 	if err := handover(ctx, r.agentID, arrived); err != nil {
 		refuse(conn, statusOf(err))
-		s.cfg.Log.Debug().Err(err).Str("agent", r.agentID).Msg("agent not reached for another control plane")
+		s.cfg.Log.Debug().Err(err).Str("agent", r.agentID).Msg("failed to reach an agent for another control plane")
 	}
 }
 

@@ -161,7 +161,7 @@ func (p *Peers) FollowEdges(ctx context.Context) error {
 	p.edges = map[string]time.Time{} // another control plane led meanwhile
 	for ctx.Err() == nil {
 		if err := p.tellEdges(ctx); err != nil && ctx.Err() == nil {
-			p.cfg.Log.Error().Err(err).Msg("Runners were not told where the control planes take them; trying again")
+			p.cfg.Log.Error().Err(err).Msg("failed to announce the control planes' addresses to Runners; retrying")
 		}
 		retry.Wait(ctx, peerRenew)
 	}

@@ -44,7 +44,7 @@ func (e *Events) Run(ctx context.Context) error {
 	for {
 		if err := e.Compare(ctx, &announced); err != nil && ctx.Err() == nil {
 			announced = nil // read it again
-			e.log.Error().Err(err).Msg("changes of public hosts were not announced; trying again")
+			e.log.Error().Err(err).Msg("failed to announce changes of public hosts; retrying")
 		}
 		if !e.wake.Wait(ctx) {
 			return nil

@@ -42,7 +42,7 @@ func (m *Modes) Run(ctx context.Context, g *gateway.Gateway) error {
 	}
 	for {
 		if err := m.write(ctx, g); err != nil && ctx.Err() == nil {
-			m.log.Warn().Err(err).Msg("how hosts are reached was not written; lists of routes may show what was before")
+			m.log.Warn().Err(err).Msg("failed to write how hosts are reached; lists of routes may be stale")
 			time.AfterFunc(modesPause, m.Look)
 		}
 		retry.Wait(ctx, modesPause)
@@ -80,7 +80,7 @@ func (m *Modes) forget(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
 	if err := m.store.ForgetHostModes(limited); err != nil {
-		m.log.Warn().Err(err).Msg("lists of routes may show modes that do not apply any more")
+		m.log.Warn().Err(err).Msg("lists of routes may show stale modes")
 	}
 	return nil
 }

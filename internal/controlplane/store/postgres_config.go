@@ -161,6 +161,6 @@ func (e *postgres) current() *pgx.ConnConfig {
 			return cfg
 		}
 	}
-	e.log.Warn().Err(err).Msg("the database's configuration cannot be read again; going on with the one of the start")
+	e.log.Warn().Err(err).Msg("failed to reload the database's configuration; using the previous one")
 	return e.cfg.Copy()
 }

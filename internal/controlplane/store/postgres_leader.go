@@ -26,7 +26,7 @@ func (e *postgres) lead(ctx context.Context, lead func(context.Context)) error {
 		s, err := e.connectLeader(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				e.log.Warn().Err(err).Msg("cannot stand by to lead; trying again")
+				e.log.Warn().Err(err).Msg("failed to join the leader election; retrying")
 			}
 			retry.Wait(ctx, reconnectEvery)
 			continue

@@ -117,7 +117,7 @@ func (e *postgres) watch(ctx context.Context, every time.Duration, changed func(
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // told to stop
 		}
-		e.log.Warn().Err(err).Msg("lost the database's word of changes; connecting anew")
+		e.log.Warn().Err(err).Msg("lost the connection for database notifications; reconnecting")
 		if e.session != nil {
 			_ = e.session.close(ctx) // it is lost
 			e.session = nil

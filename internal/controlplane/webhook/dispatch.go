@@ -121,7 +121,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}()
 	for {
 		if err := d.reconcile(ctx, queues); err != nil && ctx.Err() == nil {
-			d.log.Error().Err(err).Msg("webhooks could not be read; trying again")
+			d.log.Error().Err(err).Msg("failed to read the webhooks; retrying")
 			d.Look()
 			retry.Wait(ctx, troublePause)
 		}

@@ -77,7 +77,7 @@ func (q *queue) start(ctx context.Context, lanes *sync.WaitGroup) time.Duration 
 	waiting, err := q.store.Lanes(reading, q.hook.Name)
 	if err != nil {
 		if ctx.Err() == nil {
-			q.log.Error().Err(err).Msg("what is to be sent could not be read; trying again")
+			q.log.Error().Err(err).Msg("failed to read the pending deliveries; retrying")
 		}
 		return troublePause
 	}
@@ -123,7 +123,7 @@ func (q *queue) lane(ctx context.Context, agentID string) {
 // trouble waits, or a lane would come back at once.
 func (q *queue) trouble(ctx context.Context, err error) {
 	if ctx.Err() == nil {
-		q.log.Error().Err(err).Msg("the state of deliveries could not be kept; trying again")
+		q.log.Error().Err(err).Msg("failed to store the state of deliveries; retrying")
 	}
 	retry.Wait(ctx, troublePause)
 }
@@ -175,7 +175,7 @@ func (q *queue) backoff(attempts int) time.Duration {
 
 func (q *queue) note(ctx context.Context, d store.Delivery, r Result) error {
 	if r.Gone() {
-		q.log.Warn().Msg("the receiver answered 410 Gone: the webhook is turned off")
+		q.log.Warn().Msg("the receiver returned 410 Gone; disabling the webhook")
 		return q.store.Update(ctx, func(tx *store.Tx) error {
 			if err := tx.SaveDelivery(ctx, d); err != nil {
 				return err
@@ -188,10 +188,10 @@ func (q *queue) note(ctx context.Context, d store.Delivery, r Result) error {
 	}
 	switch d.State {
 	case store.DeliveryPending:
-		q.log.Warn().Str("error", d.Error).Str("agent", d.AgentID).Int("attempts", d.Attempts).Time("next", d.NextAt).Msg("an event was not taken")
+		q.log.Warn().Str("error", d.Error).Str("agent", d.AgentID).Int("attempts", d.Attempts).Time("next", d.NextAt).Msg("failed to store an event")
 		return nil
 	case store.DeliveryGivenUp:
-		q.log.Error().Str("error", d.Error).Str("agent", d.AgentID).Str("event", d.EventID).Int("attempts", d.Attempts).Msg("an event was given up")
+		q.log.Error().Str("error", d.Error).Str("agent", d.AgentID).Str("event", d.EventID).Int("attempts", d.Attempts).Msg("dropped an event")
 	}
 	if q.done.Add(1)%trimEvery != 0 {
 		return nil

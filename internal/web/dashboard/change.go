@@ -63,7 +63,7 @@ func (d *appPages) change(w http.ResponseWriter, r *http.Request) error {
 	if err := act.do(ctx, d, key, r.PostForm); err != nil {
 		return err
 	}
-	d.opts.Log.Info().Str("app", key.String()).Str("action", name).Msg("an App is changed")
+	d.opts.Log.Info().Str("app", key.String()).Str("action", name).Msg("App changed")
 	back := "/apps/" + url.PathEscape(key.Namespace) + "/" + url.PathEscape(key.Name)
 	http.Redirect(w, r, back+"?done="+name, http.StatusSeeOther) //nolint:gosec // a path of this server
 	return nil

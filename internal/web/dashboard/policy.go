@@ -120,7 +120,7 @@ func (d *policyPages) pause(w http.ResponseWriter, r *http.Request) error {
 	if err := d.setPaused(ctx, on); err != nil {
 		return kubeproblem.From(err, "changing the policy")
 	}
-	d.opts.Log.Info().Bool("paused", on).Msg("the policy's switch is set")
+	d.opts.Log.Info().Bool("paused", on).Msg("the policy denies all commands: its switch is set")
 	what := "resume"
 	if on {
 		what = "pause"

@@ -119,12 +119,12 @@ func confirmedChannel(ctx context.Context, conn *rabbitmq.Connection) (*amqp.Cha
 
 func (p *Publisher) block(s *session, b amqp.Blocking) {
 	if b.Active {
-		p.link.Log.Warn().Str("reason", b.Reason).Msg("the broker takes no messages")
+		p.link.Log.Warn().Str("reason", b.Reason).Msg("the broker accepts no messages")
 		p.link.Blocked(b.Reason)
 		s.accepting.close()
 		return
 	}
-	p.link.Log.Info().Msg("the broker takes messages again")
+	p.link.Log.Info().Msg("the broker accepts messages again")
 	p.link.Blocked("")
 	s.accepting.open()
 }

@@ -51,7 +51,7 @@ func (l *Link) current() ([]broker, Config) {
 		}
 	}
 	if err != nil {
-		l.Log.Warn().Err(err).Msg("the broker's configuration cannot be read again; going on with the last one")
+		l.Log.Warn().Err(err).Msg("failed to reload the broker's configuration; using the previous one")
 	}
 	return l.brokers, l.cfg
 }

@@ -289,7 +289,7 @@ func (a *API) passing(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	a.Log.Warn().Err(err).Msg("runner API: the API server could not be asked")
+	a.Log.Warn().Err(err).Msg("runner API: failed to query the API server")
 	return problem.Errorf(problem.Unavailable, "try again; if it stays so, see whether the cluster's API server is healthy",
 		"the agent could not reach the API server")
 }

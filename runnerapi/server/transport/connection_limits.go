@@ -48,7 +48,7 @@ func (c *connections) enter(conn net.Conn, runner string) {
 	leave, ok := c.shares.Enter(runner)
 	if !ok {
 		c.told.Do(func() {
-			c.log.Warn().Str("runner", runner).Msg("runner API: a Runner has too many connections; more are closed")
+			c.log.Warn().Str("runner", runner).Msg("runner API: a Runner has too many connections; closing further ones")
 		})
 		_ = conn.Close()
 		return

@@ -72,7 +72,7 @@ func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Drain)
 		defer cancel()
 		if err := srv.Shutdown(grace); err != nil {
-			c.Log.Warn().Err(err).Dur("drain", c.Drain).Msg("runner API: calls were cut off at shutdown")
+			c.Log.Warn().Err(err).Dur("drain", c.Drain).Msg("runner API: aborted calls at shutdown")
 			_ = srv.Close() // the listener is closed already, which is the only possible error
 		}
 	})

@@ -223,7 +223,7 @@ func (t *target) succeeded(now time.Time) bool {
 	}
 	t.good, t.reason, t.rose = 0, "", now
 	t.link.Store(newLink(t))
-	t.p.cfg.Log.Info().Str("endpoint", t.endpoint).Msg("the endpoint is proven; its hosts are reached directly")
+	t.p.cfg.Log.Info().Str("endpoint", t.endpoint).Msg("the endpoint is proven; routing its hosts directly")
 	return true
 }
 
@@ -250,6 +250,6 @@ func (t *target) cut(l *link, err error) bool {
 	t.fell = min(t.fell+1, 10)
 	t.reason = err.Error()
 	l.end(err)
-	t.p.cfg.Log.Warn().Err(err).Str("endpoint", t.endpoint).Msg("the endpoint does not answer; its hosts are reached through the tunnel")
+	t.p.cfg.Log.Warn().Err(err).Str("endpoint", t.endpoint).Msg("the endpoint does not respond; routing its hosts through the tunnel")
 	return true
 }

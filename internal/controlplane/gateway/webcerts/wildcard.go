@@ -85,7 +85,7 @@ func (c *Certificates) RunWildcard(ctx context.Context) error {
 		pause := retry.After(firstWildcardRetry, lastWildcardRetry, failures)
 		reason := err.Error()
 		w.failed.Store(&reason)
-		c.cfg.Log.Warn().Err(err).Str("host", w.name()).Dur("retryIn", pause).Msg("there is no new certificate for the wildcard")
+		c.cfg.Log.Warn().Err(err).Str("host", w.name()).Dur("retryIn", pause).Msg("failed to obtain a certificate for the wildcard")
 		retry.Wait(ctx, pause)
 	}
 	return nil

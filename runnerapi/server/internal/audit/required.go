@@ -28,7 +28,7 @@ func (l *Log) KeepFirst(r *http.Request, call runnerapi.Call, i runnerapi.Intent
 	ctx, cancel := context.WithTimeout(r.Context(), auditWait)
 	defer cancel()
 	if err := l.Auditor.Keep(ctx, record); err != nil {
-		l.Logger.Warn().Err(err).Str("command", i.Command).Str("runner", i.Runner).Msg("command refused: its audit record cannot be kept, and the policy requires one")
+		l.Logger.Warn().Err(err).Str("command", i.Command).Str("runner", i.Runner).Msg("command refused: its audit record cannot be written, and the policy requires one")
 		return backend.AuditUnavailable()
 	}
 	return nil

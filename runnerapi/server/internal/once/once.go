@@ -165,7 +165,7 @@ func (s *Commands) settleCommand(ctx context.Context, c *Command, answer *heldAn
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), request.JournalLimit)
 		defer cancel()
 		if err := s.Journal.Release(ctx, c.ID); err != nil {
-			s.Log.Warn().Err(err).Str("operation", c.ID).Msg("runner API: a refused command could not be forgotten; its key stays taken")
+			s.Log.Warn().Err(err).Str("operation", c.ID).Msg("runner API: failed to remove the record of a refused command; its Idempotency-Key stays in use")
 		}
 	}
 }
@@ -174,7 +174,7 @@ func (s *Commands) finish(ctx context.Context, c *Command) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), request.JournalLimit)
 	defer cancel()
 	if err := s.Journal.Finish(ctx, c.Record); err != nil {
-		s.Log.Warn().Err(err).Str("operation", c.ID).Msg("runner API: a command was carried out, but its answer could not be noted")
+		s.Log.Warn().Err(err).Str("operation", c.ID).Msg("runner API: failed to record the response of a completed command")
 	}
 }
 
