@@ -181,7 +181,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.log.Warn().Err(err).Msg("the control plane does not accept this agent's identity; registering again if there is a token")
 		switch again := a.enrolment.registerAgain(ctx, a.current.Load()); {
 		case errors.Is(again, errNoToken), controlapi.Cloned(err) && again != nil: // the token may be the original's, used up long ago
-			return errUnlessStopped(ctx, fmt.Errorf("%w; registering anew: %w", err, again))
+			return errUnlessStopped(ctx, fmt.Errorf("%w; registering again: %w", err, again))
 		case again != nil:
 			return errUnlessStopped(ctx, again)
 		}

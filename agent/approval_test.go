@@ -190,7 +190,7 @@ func TestIdentity_CopyIsRefused(t *testing.T) {
 	assert.Zero(t, log.Count("heartbeat failed"))
 	assert.Equal(t, announce.StateOnline, found.Agent.State)
 
-	// With a token of its own, the copy registers as another agent.
+	// With its own token, the copy registers as another agent.
 	_, log, _ = observed(t, p, copyState(t, dir), token(t, p), inAnotherCluster(t), func(o *agent.Options) { o.Config.ClusterName = "copy" })
 	await.Until(t, "the copy is online", func() bool {
 		agents, err := p.Agents.List(t.Context())

@@ -41,7 +41,7 @@ func (c *auditCopy) run(ctx context.Context, control *controlapi.Client) error {
 		more, err := c.handOver(ctx, control)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // the agent stops; that the call failed for it is no error
+			return nil //nolint:nilerr // the agent stops; that the call failed for it is not an error
 		case err != nil:
 			c.log.Debug().Err(err).Msg("failed to send the newest audit records to the control plane; retrying")
 			if !retry.Wait(ctx, wait.NextBackOff()) {

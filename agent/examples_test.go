@@ -94,7 +94,7 @@ func (s *shop) runAgent(t *testing.T, p *planetest.Plane) {
 		Config: config.Config{
 			ControlPlaneURL: p.URL(), Token: given, TokenSecret: tokenSecret, ClusterName: exampleAgent,
 			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
-			K3sURL: "https://server.example.com:6443", K3sToken: "K10token", // it is no k3s, but may be called one
+			K3sURL: "https://server.example.com:6443", K3sToken: "K10token", // it is not k3s, but may be called so
 			BuildImage: harness.ExampleImage, BuildToolsImage: harness.ExampleImage, // builds that fail; internal/build has one that does not
 		},
 		Version: "test", Log: zerolog.New(s.rec), Kubernetes: s.rec.config(s.env.Agent), Now: p.Clock.Now,

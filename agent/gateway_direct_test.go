@@ -23,7 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
-// ingressController stands in for one: it passes HTTPS with a certificate of its own on to a pod,
+// ingressController stands in for one: it passes HTTPS with its own certificate on to a pod,
 // and marks what comes this way.
 func ingressController(t *testing.T, pod string) (balancer *faultproxy.Proxy) {
 	t.Helper()

@@ -68,7 +68,7 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 		answer, err := h.send(ctx, control, beat)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // the agent stops; that the call failed for it is no error
+			return nil //nolint:nilerr // the agent stops; that the call failed for it is not an error
 		case err != nil && h.ended(err):
 			return fmt.Errorf("the control plane refuses this agent: %w", err)
 		case err != nil:
@@ -102,7 +102,7 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 	}
 }
 
-// send sends a heartbeat, in a trace of its own.
+// send sends a heartbeat, in a separate trace.
 func (h *heartbeats) send(ctx context.Context, control *controlapi.Client, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
 	traced, done := span.Begin(ctx, h.tracer, "heartbeat")
 	answer, err := control.Heartbeat(traced, beat)
@@ -115,7 +115,7 @@ func (h *heartbeats) send(ctx context.Context, control *controlapi.Client, beat 
 }
 
 // catchUp loads what another replica has stored when the control plane no longer accepts this one's
-// certificate: this replica was suspended while the others renewed twice, or registered anew.
+// certificate: this replica was suspended while the others renewed twice, or registered again.
 func (h *heartbeats) catchUp(ctx context.Context, refusal error) {
 	if !problem.Is(refusal, controlapi.CodeCertificateUnknown) {
 		return

@@ -23,7 +23,7 @@ func (a *Agent) monitoring(engine *app.Engine) *monitoring.Reader {
 	return reader
 }
 
-// findComponent finds a component anew for each call: it may have come or gone since the last one.
+// findComponent finds a component again for each call: it may have come or gone since the last one.
 func (a *Agent) findComponent(ctx context.Context, engine *app.Engine, component string) (*monitoring.Component, error) {
 	api, err := kubernetes.NewForConfig(kubeclient.Config(a.opts.Kubernetes))
 	if err != nil {

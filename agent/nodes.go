@@ -72,7 +72,7 @@ func (n *tunnelNodes) take(ctx context.Context, tun *tunnel.Set, told []controla
 }
 
 // keep stores the nodes beside the stored identity. If that has another certificate, a renewal is
-// in progress, which brings nodes of its own.
+// in progress, which brings its own nodes.
 func (n *tunnelNodes) keep(ctx context.Context, id *identity.Identity, nodes []controlapi.TunnelEndpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

@@ -110,7 +110,7 @@ func (r *recorder) of(call string) []use {
 	return out
 }
 
-// usesOf reads a request's method and path. What is no request for a resource,
+// usesOf reads a request's method and path. What is not a request for a resource,
 // as the question for the cluster's version, needs no right of the agent's.
 func usesOf(req *http.Request) []use {
 	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")

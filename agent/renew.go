@@ -41,7 +41,7 @@ func (r *renewal) run(ctx context.Context, control *controlapi.Client) error {
 		}
 		err := r.retry(ctx, control)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the agent stops; that the call failed for it is no error
+			return nil //nolint:nilerr // the agent stops; that the call failed for it is not an error
 		}
 		if err != nil {
 			return err

@@ -30,7 +30,7 @@ func before(c runnerapi.Call) []string {
 	const deploy = "pipeops-runner deploy shop "
 	image := " --image " + harness.ExampleImage
 	switch c.Method + " " + c.Path {
-	case "GET /v1/namespaces/{namespace}": // bounds that are not named any more go
+	case "GET /v1/namespaces/{namespace}": // bounds that are no longer named go
 		return []string{
 			"pipeops-runner namespace create shop staging --quota pods=5 --default cpu=10m",
 			"pipeops-runner namespace create shop staging --network open",
@@ -151,7 +151,7 @@ func (s *shop) exercise(t *testing.T) {
 	s.rightSize(t)
 }
 
-// rightSize goes on with an App engine that measures faster than the agent's.
+// rightSize continues with an App engine that measures faster than the agent's.
 func (s *shop) rightSize(t *testing.T) {
 	s.agent.stop()
 	e, err := app.New(app.Config{

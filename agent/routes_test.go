@@ -29,7 +29,7 @@ func routesOn(c *config.Config) { c.EnableIngressSync = true }
 // gatewayDomain is below which Apps have hosts by themselves.
 const gatewayDomain = "apps.example.com"
 
-// withGateway gives a control plane a gateway with a CA of its own, which asks a DNS server of the
+// withGateway gives a control plane a gateway with its own CA, which asks a DNS server of the
 // test for proofs.
 func withGateway(t *testing.T) func(*controlplane.Config) {
 	t.Helper()

@@ -26,7 +26,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// issued is an identity as a control plane answers it, of a CA of its own.
+// issued is an identity as a control plane answers it, of its own CA.
 func issued(t *testing.T) *identity.Identity {
 	t.Helper()
 	key, err := identity.NewKey()

@@ -21,7 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 )
 
-var update = flag.Bool("update", false, "write the file anew")
+var update = flag.Bool("update", false, "regenerate the file")
 
 func TestManifest_UpToDate(t *testing.T) {
 	for file, manifest := range map[string]func() ([]byte, error){

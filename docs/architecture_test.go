@@ -47,6 +47,6 @@ func TestTypes_MethodLimit(t *testing.T) {
 	}
 	require.Greater(t, len(counts), 500)
 	for name, methods := range counts {
-		assert.LessOrEqual(t, methods, mostMethods, "%s has too many methods; make a concern of its own a type of its own", name)
+		assert.LessOrEqual(t, methods, mostMethods, "%s has too many methods; make a concern of its own a separate type", name)
 	}
 }

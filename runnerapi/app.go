@@ -120,7 +120,7 @@ func (s AppSpec) KeepUnnamed(has AppSpec) AppSpec {
 		s.Paused = has.Paused
 	}
 	if !s.IsPaused() {
-		s.Paused = nil // the same spec again is no change, in any form
+		s.Paused = nil // the same spec again is not a change, in any form
 	}
 	return s
 }

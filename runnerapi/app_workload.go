@@ -18,7 +18,7 @@ type Autoscaling struct {
 type Schedule struct {
 	Cron                    string `json:"cron" maxLength:"128" pattern:"^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[0-9A-Za-z*,/?-]+( +[0-9A-Za-z*,/?-]+){4})$" doc:"Minute, hour, day of the month, month, day of the week." example:"15 3 * * *"`
 	TimeZone                string `json:"timeZone,omitempty" maxLength:"64" pattern:"^[A-Za-z][A-Za-z0-9_+/-]*$" doc:"Time zone of the schedule; UTC when absent." example:"Europe/Berlin"`
-	Concurrency             string `json:"concurrency,omitempty" enum:"Allow,Forbid,Replace" default:"Forbid" doc:"What happens when a run is due while the one before goes on."`
+	Concurrency             string `json:"concurrency,omitempty" enum:"Allow,Forbid,Replace" default:"Forbid" doc:"What happens when a run is due while the one before continues."`
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty" minimum:"10" maximum:"86400" doc:"How late a run may start before it is skipped; 3600 when absent."`
 	Suspended               bool   `json:"suspended,omitempty" doc:"Start no further runs."`
 }

@@ -78,7 +78,7 @@ func (r AuditRecord) KubernetesCall() string {
 }
 
 // AuditHead is the end of the log. A copy of it shows later whether the log was truncated before
-// that point or started anew.
+// that point or restarted.
 type AuditHead struct {
 	Seq  int64  `json:"seq" doc:"Number of the last record; 0 for none."`
 	Hash string `json:"hash" doc:"Its hash."`

@@ -46,7 +46,7 @@ type BuildGit struct {
 	URL         string `json:"url" minLength:"8" maxLength:"2048" doc:"Address of the repository: https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH." example:"https://git.example.com/shop/web.git"`
 	Ref         GitRef `json:"ref,omitzero" doc:"What to build; the repository's default branch when empty."`
 	Path        string `json:"path,omitempty" maxLength:"1024" doc:"Folder of the repository that is the build's context; the root when empty."`
-	Credentials string `json:"credentials,omitempty" maxLength:"253" doc:"Secret in the same namespace: url (the repositories that it is for), then username and password, or identity and known_hosts; ca.crt for a server with a CA of its own." example:"git-deploy"`
+	Credentials string `json:"credentials,omitempty" maxLength:"253" doc:"Secret in the same namespace: url (the repositories that it is for), then username and password, or identity and known_hosts; ca.crt for a server with its own CA." example:"git-deploy"`
 }
 
 // BuildCA is where certificates of authorities are. One of the two is given.
@@ -167,7 +167,7 @@ func (s BuildTemplate) validate(v *validation) {
 	s.validateArgs(v)
 	v.resources("resources", s.Resources)
 	if _, err := s.Repository(); err != nil {
-		v.add("image", "is no REGISTRY/REPOSITORY[:TAG] to push to: %v", err)
+		v.add("image", "is not a REGISTRY/REPOSITORY[:TAG] to push to: %v", err)
 	}
 }
 

@@ -30,14 +30,14 @@ var (
 // are refused: they are not encrypted, or are files of the agent's machine.
 func ParseGitURL(text string) (GitURL, error) {
 	if len(text) > maxGitURL || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
-		return GitURL{}, errors.New("is no address of a repository: it has spaces or control characters, or is too long")
+		return GitURL{}, errors.New("is not an address of a repository: it has spaces or control characters, or is too long")
 	}
 	if !strings.Contains(text, "://") {
 		return parseSCP(text)
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" {
-		return GitURL{}, errors.New("is no address of a repository; give https://HOST/PATH or ssh://git@HOST/PATH")
+		return GitURL{}, errors.New("is not an address of a repository; give https://HOST/PATH or ssh://git@HOST/PATH")
 	}
 	if u.RawQuery != "" || u.Fragment != "" || u.ForceQuery {
 		return GitURL{}, errors.New("may have neither query nor fragment: what is to be followed goes into ref")
@@ -68,7 +68,7 @@ func ParseGitURL(text string) (GitURL, error) {
 func parseSCP(text string) (GitURL, error) {
 	m := scpLike.FindStringSubmatch(text)
 	if m == nil {
-		return GitURL{}, errors.New("is no address of a repository; give https://HOST/PATH, ssh://git@HOST/PATH or git@HOST:PATH")
+		return GitURL{}, errors.New("is not an address of a repository; give https://HOST/PATH, ssh://git@HOST/PATH or git@HOST:PATH")
 	}
 	g := GitURL{SSH: true, User: m[1], Host: strings.ToLower(m[2]), Path: m[3]}
 	g.User = cmp.Or(g.User, "git")

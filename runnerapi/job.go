@@ -25,7 +25,7 @@ type JobList struct {
 
 // JobSpec describes what a Job runs. Putting the same spec again changes nothing. Putting another
 // spec, or the same spec with another run name, removes what is left of the run before and runs the
-// Job anew.
+// Job again.
 type JobSpec struct {
 	Image   string   `json:"image" minLength:"1" maxLength:"512" pattern:"^[^\\s]+$" doc:"Container image reference." example:"registry.example.com/shop/web:1.4.2"`
 	Command []string `json:"command,omitempty" maxItems:"64" doc:"Replaces the image's entrypoint."`
@@ -116,7 +116,7 @@ type JobStatus struct {
 	Tries              int32      `json:"tries,omitempty" doc:"Pods that have come to their end so far, or run now."`
 	ExitCode           *int32     `json:"exitCode,omitempty" doc:"Of the container that ended last."`
 	Diagnosis          *Diagnosis `json:"diagnosis,omitempty" doc:"What is wrong, when something is, with the last lines of the log."`
-	WaitingFor         string     `json:"waitingFor,omitempty" doc:"What has to happen before the Job goes on, while nothing is known to be wrong; or before a deleted one is gone."`
+	WaitingFor         string     `json:"waitingFor,omitempty" doc:"What has to happen before the Job continues, while nothing is known to be wrong; or before a deleted one is gone."`
 	LastLines          []string   `json:"lastLines,omitempty" doc:"Last lines of the init container that waitingFor names."`
 }
 

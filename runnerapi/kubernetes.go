@@ -43,7 +43,7 @@ type KubernetesRequest struct {
 	Discovery bool
 	// Upgrade is the protocol that the connection is upgraded to, or empty.
 	Upgrade string
-	// Follow reports whether the answer goes on until either side ends it.
+	// Follow reports whether the answer continues until either side ends it.
 	Follow bool
 	// DryRun reports whether the API server promises to persist nothing.
 	DryRun bool

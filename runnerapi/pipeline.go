@@ -135,7 +135,7 @@ type PipelineStatus struct {
 	FailedJob          string      `json:"failedJob,omitempty" doc:"The job at which the Pipeline stopped."`
 	Jobs               []JobResult `json:"jobs,omitempty" doc:"How each job stands, in their order."`
 	Diagnosis          *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong with the job under way, or with the one that failed."`
-	WaitingFor         string      `json:"waitingFor,omitempty" doc:"What has to happen before the Pipeline goes on, while nothing is known to be wrong; or before a deleted one is gone."`
+	WaitingFor         string      `json:"waitingFor,omitempty" doc:"What has to happen before the Pipeline continues, while nothing is known to be wrong; or before a deleted one is gone."`
 	LastLines          []string    `json:"lastLines,omitempty" doc:"Last lines of the init container that waitingFor names."`
 }
 

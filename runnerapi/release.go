@@ -54,7 +54,7 @@ type ChartSource struct {
 	Repository        string `json:"repository,omitempty" maxLength:"2048" example:"https://charts.example.com" doc:"URL of a chart repository, with name."`
 	Name              string `json:"name,omitempty" maxLength:"253" pattern:"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$" example:"web" doc:"Name of the chart in the repository."`
 	OCI               string `json:"oci,omitempty" maxLength:"2048" example:"oci://registry.example.com/charts/web" doc:"The chart's repository in an OCI registry."`
-	Version           string `json:"version,omitempty" maxLength:"128" example:"1.4.2" doc:"Version, or for a repository a range of them as in ^1.4; the newest that is no pre-release when absent. A registry wants one, or digest."`
+	Version           string `json:"version,omitempty" maxLength:"128" example:"1.4.2" doc:"Version, or for a repository a range of them as in ^1.4; the newest that is not a pre-release when absent. A registry wants one, or digest."`
 	Archive           []byte `json:"archive,omitempty" doc:"The chart itself, as helm package writes it, in base64; at most 2 MiB before that."`
 	CredentialsSecret string `json:"credentialsSecret,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$" example:"chart-login" doc:"Secret of the namespace with url, username and password for the repository or registry. They are sent to addresses within url alone, and to a token server of the registry that the key realm names."`
 }

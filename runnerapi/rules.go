@@ -246,7 +246,7 @@ var (
 
 func metaRule(field, of, guard string, get func(AppSpec) map[string]string) Rule {
 	return Rule{
-		field, "a key is no Kubernetes " + of + " key, or one of the agent's own",
+		field, "a key is not Kubernetes " + of + " key, or one of the agent's own",
 		guard + `self.` + field + `.all(k, k.matches('` + metaKeyPattern + `') && !k.startsWith('` + ownKeyPrefix + `') && k != '` + managedByKey + `')`,
 		func(s AppSpec) bool {
 			for k := range get(s) {
@@ -269,7 +269,7 @@ var podRules = []Rule{
 		return s.Ingress.Annotations
 	}),
 	{
-		"podLabels", "a value is no Kubernetes label value",
+		"podLabels", "a value is not a Kubernetes label value",
 		`!has(self.podLabels) || self.podLabels.all(k, self.podLabels[k].matches('` + labelValuePattern + `'))`,
 		func(s AppSpec) bool {
 			for _, v := range s.PodLabels {

@@ -42,7 +42,7 @@ type SourceSpec struct {
 	Build       *SourceBuild `json:"build,omitempty" doc:"For app: how the image is made where the App's spec names none. Needs what put-build needs: see docs/deployer/builds.md."`
 	Chart       *SourceChart `json:"chart,omitempty" doc:"For chart: its values."`
 	Interval    string       `json:"interval,omitempty" maxLength:"16" pattern:"^([0-9]+(s|m|h))+$" doc:"How often to look for a new commit: 30s to 24h; 5m when empty." example:"5m"`
-	Credentials string       `json:"credentials,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret in the same namespace: url (the repositories that it is for), then username and password, or identity and known_hosts; ca.crt for a server with a CA of its own." example:"git-deploy"`
+	Credentials string       `json:"credentials,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret in the same namespace: url (the repositories that it is for), then username and password, or identity and known_hosts; ca.crt for a server with its own CA." example:"git-deploy"`
 	Prune       bool         `json:"prune,omitempty" doc:"Delete objects that the source applied and that have left the repository."`
 	// ForceConflicts takes fields over.
 	ForceConflicts bool `json:"forceConflicts,omitempty" doc:"Take over fields of the source's objects that others have set since, when a commit is applied. Without this a commit that sets them otherwise fails. An App's fields are always its own."`
@@ -180,7 +180,7 @@ func (r GitRef) validate(v *validation) {
 		}
 		given++
 		if !gitRefName.MatchString(value) || strings.Contains(value, "..") || strings.HasPrefix(value, "-") {
-			v.add(field, "is no name that Git takes")
+			v.add(field, "is not a name that Git takes")
 		}
 	}
 	if given > 1 {

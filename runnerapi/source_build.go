@@ -72,7 +72,7 @@ func (s SourceSpec) validateBuild(v *validation) {
 	}
 	inner := &validation{}
 	if b.Namespace != "" && !label.MatchString(b.Namespace) {
-		inner.add("namespace", "%q is no name of a namespace", printable.Clip(b.Namespace))
+		inner.add("namespace", "%q is not a name of a namespace", printable.Clip(b.Namespace))
 	}
 	inner.buildPath("context", b.Context)
 	inner.optionalName("gitCredentials", b.GitCredentials)

@@ -259,7 +259,7 @@ func (v *validation) named(s AppSpec) {
 	if s.Spread != nil {
 		for i, k := range s.Spread.Over {
 			if !metaKey.MatchString(k) {
-				v.add(fmt.Sprintf("spread.over[%d]", i), "%q is no label of a node", printable.Clip(k))
+				v.add(fmt.Sprintf("spread.over[%d]", i), "%q is not a label of a node", printable.Clip(k))
 			}
 		}
 	}

@@ -76,7 +76,7 @@ if [[ -n ${PIPEOPS_CA_FILE:-} ]]; then
 fi
 from="https://github.com/pipeops/pipeops-vm-agent/releases/download/$version"
 [[ -z ${PIPEOPS_MIRROR:-} ]] || from="${PIPEOPS_MIRROR%/}/${from#https://}"
-[[ -z ${PIPEOPS_BUNDLE:-} ]] || sum="" # a bundle has a script of its own, and its checksum
+[[ -z ${PIPEOPS_BUNDLE:-} ]] || sum="" # a bundle has its own script, and its checksum
 names=(install.sh)
 [[ -n $sum ]] || names+=(SHA256SUMS)
 for name in "${names[@]}"; do

@@ -77,11 +77,11 @@ settings_load() {
   PIPEOPS_CA_FILE="${PIPEOPS_CA_FILE:-}"
   PIPEOPS_WAIT="${PIPEOPS_WAIT:-180}"
   # At once, and for each command: Bash would run what stands in a number.
-  number "$PIPEOPS_WAIT" || fail "$EXIT_USAGE" PO-9002 "PIPEOPS_WAIT=$PIPEOPS_WAIT is no number of seconds" \
+  number "$PIPEOPS_WAIT" || fail "$EXIT_USAGE" PO-9002 "PIPEOPS_WAIT=$PIPEOPS_WAIT is not a number of seconds" \
     "it is how long to wait for Kubernetes and the agent" "unset PIPEOPS_WAIT"
   PIPEOPS_WAIT="$REPLY"
   if ! number "${PIPEOPS_UPDATE_SIGNATURES:-1}" || ((REPLY < 1)); then
-    fail "$EXIT_USAGE" PO-9002 "PIPEOPS_UPDATE_SIGNATURES=$PIPEOPS_UPDATE_SIGNATURES is no number of signatures" \
+    fail "$EXIT_USAGE" PO-9002 "PIPEOPS_UPDATE_SIGNATURES=$PIPEOPS_UPDATE_SIGNATURES is not a number of signatures" \
       "it is how many signatures another version needs" "unset PIPEOPS_UPDATE_SIGNATURES"
   fi
   PIPEOPS_UPDATE_SIGNATURES="$REPLY"
@@ -287,7 +287,7 @@ logged() {
   return "$code"
 }
 
-# on_error is for failures without a message of their own.
+# on_error is for failures without their own message.
 on_error() {
   fail "$EXIT_UNEXPECTED" PO-9001 "line $1: \`$2\` failed unexpectedly" "this is a bug, or a machine that was not tried yet" \
     "run it again, and if it stays: report it with the log"
@@ -588,7 +588,7 @@ facts_replay() {
     line=$((line + 1))
     [[ -n $key && $key != '#'* ]] || continue
     if ! [[ $key =~ ^[A-Z0-9_]+$ ]] || ! fact_sound "$key" "$value"; then
-      usage_error "line $line of $1 is no fact: record it with install.sh cluster-info -o env"
+      usage_error "line $line of $1 is not a fact: record it with install.sh cluster-info -o env"
     fi
     fact "$key" "$value"
   done <"$1"
@@ -1210,7 +1210,7 @@ signature_check() {
     "they were changed on their way, or the maintainers have another key by now" "get install.sh of $PIPEOPS_VERSION from where you got this one; if it stays, do not use this source"
 }
 
-# signatures_split FILE puts each signature into a file of its own, below signatures_dir.
+# signatures_split FILE puts each signature into its own file, below signatures_dir.
 signatures_split() {
   signatures_dir="$tmp_dir/signatures"
   rm -rf "$signatures_dir"
@@ -1611,7 +1611,7 @@ kube_read() {
 }
 
 # kube_apply puts everything into the cluster in one go: the agent, its settings
-# and the namespaces. An agent whose settings have changed starts anew.
+# and the namespaces. An agent whose settings have changed restarts.
 kube_apply() {
   local code=0
   step "the agent $PIPEOPS_VERSION into the cluster"
@@ -1632,7 +1632,7 @@ kube_apply() {
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
   # Lines that were not there before are settings that have changed.
   if [[ -s $tmp_dir/before ]] && grep -E '^(ConfigMap|Secret)/pipeops-agent(-ca|-proxy)? ' "$tmp_dir/apply.log" | grep -qvxFf "$tmp_dir/before"; then
-    say "    settings have changed: the agent starts anew"
+    say "    settings have changed: the agent restarts"
     logged "${kube[@]}" -n "$NAMESPACE" rollout restart deployment/pipeops-agent || true
   fi
 }
@@ -1921,7 +1921,7 @@ agent_explain() {
       ;;
     *approval_pending*)
       number=PO-4010 why="its token is one whose registrations an operator approves"
-      fix="on the control plane: $(held_command "$1" "pipeops-controlplane agent list"); the agent goes on by itself then"
+      fix="on the control plane: $(held_command "$1" "pipeops-controlplane agent list"); the agent continues by itself then"
       ;;
     *"'s clock"*)
       number=PO-4009 why="this machine's clock and the control plane's do not agree" fix="timedatectl set-ntp true; date -u"
@@ -1982,7 +1982,7 @@ components_choose() {
   components_wanted=none
 }
 
-# components_start has the Job begin, which goes on while the agent registers.
+# components_start has the Job begin, which continues while the agent registers.
 components_start() {
   components_choose
   [[ $components_wanted != none ]] || return 0
@@ -2163,7 +2163,7 @@ components_failed() {
   local what="$1" why="$2"
   components_end
   fail "$EXIT_COMPONENTS" PO-9308 "not all components are installed: $what" "$why" \
-    "mend that, and run this again: it goes on from there; COMPONENTS=none leaves them out"
+    "mend that, and run this again: it continues from there; COMPONENTS=none leaves them out"
 }
 
 # components_end takes away the Job and its rights.
@@ -2275,7 +2275,7 @@ preflight() {
 }
 
 # control_plane_date asks the control plane for its time. Nothing secret is sent
-# and nothing but the time is believed, so an unknown CA is no reason to stop:
+# and nothing but the time is believed, so an unknown CA is not a reason to stop:
 # the agent itself knows the CA by the token, and checks.
 control_plane_date() {
   ca_arguments
@@ -2364,7 +2364,7 @@ uninstall_cluster_objects() {
   uninstall_apps
   uninstall_components
   step "the agent's objects"
-  # Namespaces have a rule of their own, and go last.
+  # Namespaces have their own rule, and go last.
   manifest_without_namespaces "$STATE_DIR/agent.yaml" |
     "${kube[@]}" delete --ignore-not-found --wait=true -f - >"$tmp_dir/delete.log" 2>&1 || remains+=("objects of the agent: $(tail -n 1 "$tmp_dir/delete.log")")
   logged "${kube[@]}" -n "$NAMESPACE" delete --ignore-not-found configmap/pipeops-agent configmap/pipeops-agent-ca secret/pipeops-agent \
@@ -2543,7 +2543,7 @@ command_upgrade() {
 }
 
 # upgrade_choose finds the newest version if none was named. It returns whether there is something
-# to do: an older offered version is no upgrade.
+# to do: an older offered version is not a upgrade.
 upgrade_choose() {
   [[ -z $version_named && -z $PIPEOPS_MANIFEST ]] || return 0
   newest_version
@@ -2640,7 +2640,7 @@ k3s_number() {
 upgrade_k3s_wanted() {
   [[ $1 != "$K3S_VERSION" ]] || return 1
   local has wants minor="${1%.*}"
-  k3s_number "$K3S_VERSION" || fail "$EXIT_USAGE" PO-9002 "K3S_VERSION=$K3S_VERSION is no version of k3s" "it is to have the form of $RELEASE_K3S_VERSION" "unset K3S_VERSION"
+  k3s_number "$K3S_VERSION" || fail "$EXIT_USAGE" PO-9002 "K3S_VERSION=$K3S_VERSION is not a version of k3s" "it is to have the form of $RELEASE_K3S_VERSION" "unset K3S_VERSION"
   wants="$REPLY"
   k3s_number "$1" || fail "$EXIT_CLUSTER" PO-9309 "the version of the installed k3s is unknown" "$bin_dir/k3s --version does not tell one" "install.sh install"
   has="$REPLY"

@@ -91,7 +91,7 @@ main() {
   [[ $server == https://* ]] || server="https://$server:6443"
   dir="$(mktemp -d)"
   script="$(installer "$dir")" || code=$?
-  # The token goes on through the environment.
+  # The token continues through the environment.
   ((code != 0)) || NODE_TYPE=agent K3S_URL="$server" K3S_TOKEN="$token" bash "$script" install || code=$?
   rm -rf "$dir"
   return "$code"

@@ -27,7 +27,7 @@ var (
 
 // frpc is frp's client for one session: its control, which keeps the proxy and makes the work
 // connections. frp's service around it is left out, as frps' is at the other end: it keeps
-// configurations that can be changed and logs in again by itself, in goroutines of its own, and
+// configurations that can be changed and logs in again by itself, in its own goroutines, and
 // cannot be stopped safely while it does. Here a session ends with its connection, and the
 // supervisor makes the next.
 type frpc struct {

@@ -53,7 +53,7 @@ type Config struct {
 	// TLS is called at every dial, so that a renewed certificate is used for the next connection
 	// without dropping the current one. The configuration must hold the roots to trust and the
 	// agent's certificate; it is cloned before use. It must be the same pointer for as long as
-	// nothing changed. Otherwise DialAPI proves it anew.
+	// nothing changed. Otherwise DialAPI proves it again.
 	TLS func(context.Context) (*tls.Config, error)
 	// The URL of the control plane's HTTPS API, over which the tunnel goes while its own port
 	// cannot be reached. Empty means never.
@@ -108,7 +108,7 @@ func New(cfg Config) (*Tunnel, error) {
 	case !link.ValidInstance(cfg.Instance):
 		return nil, fmt.Errorf("tunnel: the instance cannot be called %q; use at most 253 letters, digits, dots, dashes and underscores, as in a host's name", cfg.Instance)
 	case cfg.Websocket != "" && !isHTTPS(cfg.Websocket):
-		return nil, fmt.Errorf("tunnel: %q is no URL of an HTTPS API; set the control plane's", cfg.Websocket)
+		return nil, fmt.Errorf("tunnel: %q is not a URL of an HTTPS API; set the control plane's", cfg.Websocket)
 	case cfg.TLS == nil:
 		return nil, errors.New("tunnel: no TLS source; the tunnel only runs over mutual TLS")
 	}

@@ -32,7 +32,7 @@ func (n *network) controlPlane(ctx context.Context) []Finding {
 		Checks map[string]string `json:"checks"`
 	}
 	if err := json.Unmarshal(answer.body, &state); err != nil || state.Ready == nil {
-		return failed(fmt.Sprintf("what answers at %s is no control plane: %d %s", n.target.Host, answer.status, http.StatusText(answer.status)), fixURL)
+		return failed(fmt.Sprintf("what answers at %s is not a control plane: %d %s", n.target.Host, answer.status, http.StatusText(answer.status)), fixURL)
 	}
 	if *state.Ready {
 		return ok("is ready")

@@ -30,7 +30,7 @@ func (a *admission) identity(ctx context.Context) []Finding {
 		return ok("asked for, not answered yet, in " + store.String())
 	}
 	if err != nil {
-		return warning(store.String()+" is damaged: "+err.Error(), "give the agent a token: it registers anew and gets the same ID")
+		return warning(store.String()+" is damaged: "+err.Error(), "give the agent a token: it registers again and gets the same ID")
 	}
 	a.id, a.endpoint = id, id.Tunnel
 	until := id.NotAfter().UTC().Format(time.RFC3339)

@@ -50,7 +50,7 @@ func (c *cluster) kubernetes(ctx context.Context) []Finding {
 	}
 	var v version.Info
 	if err := json.Unmarshal(raw, &v); err != nil {
-		return failed("what answers at "+c.Kubernetes.Host+" is no Kubernetes", fixCluster)
+		return failed("what answers at "+c.Kubernetes.Host+" is not Kubernetes", fixCluster)
 	}
 	minor, _ := strconv.Atoi(strings.TrimRight(v.Minor, "+"))
 	if v.Major == "1" && minor < oldestMinor {

@@ -127,7 +127,7 @@ func (a *admission) judgeLeft(ctx context.Context, text, where, fix string) []Fi
 		_, err = a.checkToken(ctx, token)
 	}
 	if err != nil {
-		return ok("the one in " + where + " is not accepted any more, and " + noneNeeded)
+		return ok("the one in " + where + " is no longer accepted, and " + noneNeeded)
 	}
 	return warning("is still in "+where+", and "+noneNeeded+"; anyone who reads it can enrol an agent", fix)
 }

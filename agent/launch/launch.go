@@ -90,7 +90,7 @@ func (l Launcher) choose(r *Record) (path, note string) {
 		path, err := l.Dir.Verified(c.Version, l.Trust)
 		if err != nil {
 			notes = append(notes, fmt.Sprintf("%s is not started: %v", c.Version, err))
-			r.Fail(c.Staged, fmt.Sprintf("its program was not started any more: %v", err))
+			r.Fail(c.Staged, fmt.Sprintf("its program was no longer started: %v", err))
 			continue
 		}
 		if !c.Proven {

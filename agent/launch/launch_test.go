@@ -236,7 +236,7 @@ func TestTrial_MustStayReady(t *testing.T) {
 	}{
 		"stays ready":            {[]string{"STATUS=starting", ready, "WATCHDOG=1"}, 2*time.Second + settle, ""},
 		"is ready again":         {[]string{ready, lost, "WATCHDOG=1", "STATUS=ready"}, 4*time.Second + settle, ""},
-		"is not ready any more":  {[]string{ready, lost}, 8 * time.Second, "it was not ready within 8.001s: not ready: tunnel: connecting"},
+		"is no longer ready":     {[]string{ready, lost}, 8 * time.Second, "it was not ready within 8.001s: not ready: tunnel: connecting"},
 		"is lost too late":       {[]string{"", "", "", "", "", ready, "", "", lost}, 9 * time.Second, "not ready: tunnel: connecting"},
 		"is ready just in time":  {[]string{"", "", "", "", "", "", ready}, 7*time.Second + settle, ""},
 		"never says it is ready": {[]string{"STATUS=ready"}, 8 * time.Second, "it was not ready within 8.001s: ready"},
@@ -286,7 +286,7 @@ func FuzzLoad(f *testing.F) {
 		require.NoError(t, os.WriteFile(d.recordFile(), text, 0o600))
 		r, err := d.Load()
 		if err == nil && r.Confirmed != nil && !release.ValidVersion(r.Confirmed.Version) {
-			t.Fatalf("%q is no version", r.Confirmed.Version)
+			t.Fatalf("%q is not a version", r.Confirmed.Version)
 		}
 	})
 }

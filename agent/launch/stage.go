@@ -69,7 +69,7 @@ func same(want release.File, size int64, sum []byte) error {
 // and start: that is the agent's user, or root.
 func (d Dir) Verified(version string, trust release.Trust) (path string, err error) {
 	if !release.ValidVersion(version) {
-		return "", fmt.Errorf("%q is no release's version", version)
+		return "", fmt.Errorf("%q is not a release's version", version)
 	}
 	manifest, err := boundedfile.Read(d.file(version, release.ManifestName), release.MaxManifest)
 	if err != nil {

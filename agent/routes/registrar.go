@@ -82,7 +82,7 @@ func (r *Registrar) Run(ctx context.Context, control *controlapi.Client, tun *tu
 		err := r.compare(ctx, control, engine, &theirs)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // the agent stops; that the call failed for it is no error
+			return nil //nolint:nilerr // the agent stops; that the call failed for it is not an error
 		case err != nil && controlapi.Passing(err):
 			theirs.sure = false
 			r.Log.Debug().Err(err).Msg("failed to send the newest routes to the control plane; retrying")

@@ -79,7 +79,7 @@ func (d Download) locate(c Candidate, name string) (string, error) {
 	}
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
-		return "", refuse("url: the release is offered at %q, which is no https URL", base)
+		return "", refuse("url: the release is offered at %q, which is not an https URL", base)
 	}
 	if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 		return "", refuse("url: the release is offered at %q, which has a query or a fragment", base)

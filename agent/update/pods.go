@@ -104,7 +104,7 @@ func pinned(running, signed string) (string, error) {
 	ref, err := reference.Parse(running)
 	named, ok := ref.(reference.Named)
 	if err != nil || !ok {
-		return "", refuse("image: the agent runs from %q, which is no image's name", running)
+		return "", refuse("image: the agent runs from %q, which is not an image's name", running)
 	}
 	next, err := reference.WithDigest(reference.TrimNamed(named), digest.Digest(signed))
 	if err != nil {

@@ -46,7 +46,7 @@ func (r Rules) open(offer *controlapi.Offer) (*release.Manifest, error) {
 	case m.Version != offer.Version:
 		return nil, refuse("version: %s is offered, %s is what was signed", offer.Version, m.Version)
 	case !semver.IsValid(r.Version) || betweenReleases.MatchString(r.Version):
-		return nil, refuse("version: this agent is %s, which is no release, so that nothing can be said to be newer", r.Version)
+		return nil, refuse("version: this agent is %s, which is not a release, so that nothing can be said to be newer", r.Version)
 	}
 	return m, nil
 }

@@ -36,7 +36,7 @@ func offerOf(t *testing.T, version string, change ...func(*controlapi.Offer)) *c
 	return o
 }
 
-// expiring signs the offer's release anew, with that time.
+// expiring signs the offer's release again, with that time.
 func expiring(t *testing.T, at time.Time) func(*controlapi.Offer) {
 	return func(o *controlapi.Offer) {
 		t.Helper()
@@ -94,10 +94,10 @@ func TestJudge(t *testing.T) {
 		"another label on it": {rules: rulesOf(t, "v1.0.0"), offer: offerOf(t, "v1.1.0", func(o *controlapi.Offer) { o.Version = "v1.2.0" }),
 			state: controlapi.UpdateRefused, reason: "version: v1.2.0 is offered, v1.1.0 is what was signed"},
 		"between releases": {rules: rulesOf(t, "v1.0.0-7-g0a1b2c3"), offer: offerOf(t, "v1.1.0"), state: controlapi.UpdateRefused,
-			reason: "which is no release"},
-		"no release": {rules: rulesOf(t, "dev"), offer: offerOf(t, "v1.1.0"), state: controlapi.UpdateRefused, reason: "which is no release"},
+			reason: "which is not a release"},
+		"no release": {rules: rulesOf(t, "dev"), offer: offerOf(t, "v1.1.0"), state: controlapi.UpdateRefused, reason: "which is not a release"},
 		"failed":     {rules: rulesOf(t, "v1.0.0"), offer: offerOf(t, "v1.1.0"), last: failed, state: controlapi.UpdateFailed, reason: "it crashed"},
-		"offered anew": {rules: rulesOf(t, "v1.0.0"), last: failed, state: controlapi.UpdateUpdating,
+		"offered again": {rules: rulesOf(t, "v1.0.0"), last: failed, state: controlapi.UpdateUpdating,
 			offer: offerOf(t, "v1.1.0", func(o *controlapi.Offer) { o.ID = "again" })},
 		"window": {rules: rulesOf(t, "v1.0.0", func(r *Rules) { r.Windows = windows }), offer: offerOf(t, "v1.1.0"), state: controlapi.UpdateWaiting,
 			reason: "2026-11-22T02:00:00+01:00"},

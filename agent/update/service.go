@@ -17,7 +17,7 @@ import (
 const maxProgram = 512 << 20
 
 // Service is the Target of an agent that is a service of a machine: its program. A new
-// one is tried beside the agent, which goes on serving; then the agent ends, and the
+// one is tried beside the agent, which keeps serving; then the agent ends, and the
 // installed program becomes the new one at this and at each later start.
 type Service struct {
 	Dir      launch.Dir

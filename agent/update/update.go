@@ -36,7 +36,7 @@ var errBusy = errors.New("the agent is in the middle of another change")
 var errOver = errors.New("this is not to be tried any more")
 
 // ErrRelaunch ends an agent whose program must be restarted, because the next one is in place.
-var ErrRelaunch = errors.New("the program is to be started anew")
+var ErrRelaunch = errors.New("the program is to be restarted")
 
 // Record is the stored record of the last try. It outlives the agent.
 type Record struct {
@@ -141,7 +141,7 @@ func (u *Updater) Run(ctx context.Context) error {
 	for {
 		wait, err := u.step(ctx)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the agent stops; what failed for it is no error
+			return nil //nolint:nilerr // the agent stops; what failed for it is not an error
 		}
 		if errors.Is(err, ErrRelaunch) {
 			return err

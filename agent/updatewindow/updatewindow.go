@@ -1,6 +1,6 @@
 // Package updatewindow implements the cluster owner's time windows, in which the agent may update
 // itself: `Sat,Sun 02:00-04:00 Europe/Berlin`. The existing calendar libraries (cron, systemd's,
-// Alertmanager's) only know points in time, or have a notation of their own that is hard to guess.
+// Alertmanager's) only know points in time, or have their own notation that is hard to guess.
 package updatewindow
 
 import (
@@ -109,7 +109,7 @@ func parseTimes(text string) (start, end int, err error) {
 		*minutes = clock.Hour()*60 + clock.Minute()
 	}
 	if start == end && from != "00:00" {
-		return 0, 0, fmt.Errorf("%q is no time at all; for a whole day write 00:00-24:00", text)
+		return 0, 0, fmt.Errorf("%q is not time at all; for a whole day write 00:00-24:00", text)
 	}
 	return start, end, nil
 }

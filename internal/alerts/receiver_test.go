@@ -128,7 +128,7 @@ func TestAlerts_NeedToken(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(r.token, []byte("another"), 0o600))
 	assert.Equal(t, http.StatusUnauthorized, r.post(t, "s3cret", documented).Code)
-	assert.Equal(t, http.StatusNoContent, r.post(t, "another", documented).Code, "the file is read anew")
+	assert.Equal(t, http.StatusNoContent, r.post(t, "another", documented).Code, "the file is read again")
 	require.NoError(t, os.WriteFile(r.token, nil, 0o600))
 	assert.Equal(t, http.StatusUnauthorized, r.post(t, "", documented).Code, "an empty token admits nobody")
 	require.NoError(t, os.Remove(r.token))

@@ -237,7 +237,7 @@ func TestGet_SeesOwnWrites(t *testing.T) {
 }
 
 // TestGet_SeesConcurrentWrites has an agent of two namespaces, the other of which is
-// written all the time: the cache hears of the two by watches of their own.
+// written all the time: the cache hears of the two by separate watches.
 func TestGet_SeesConcurrentWrites(t *testing.T) {
 	suite.Release(t, "reads beside other writers")
 	t.Parallel()
@@ -348,7 +348,7 @@ func TestDeploy_DelayedKeepsNewerSpec(t *testing.T) {
 	require.NotNil(t, now.Spec.Replicas)
 	assert.EqualValues(t, 3, *now.Spec.Replicas)
 	assert.False(t, now.Spec.IsPaused())
-	require.NoError(t, deploy("seventh", "example.com/web:1"), "the same again as a command of its own")
+	require.NoError(t, deploy("seventh", "example.com/web:1"), "the same again as its own command")
 	assert.Equal(t, "example.com/web:1", get(t, env, k, &v1alpha1.App{}).Spec.Image)
 }
 

@@ -314,7 +314,7 @@ func TestHTTPRoute_FollowsCluster(t *testing.T) {
 	config.Namespaces = append(config.Namespaces, other)
 	e, _ := startWith(t, config)
 	routes := func() map[string]ingress.Route { return routesByHost(t, e) }
-	assert.Empty(t, routes(), "the cluster lacks the kind, which is no error")
+	assert.Empty(t, routes(), "the cluster lacks the kind, which is not an error")
 
 	crds := gatewayAPI(t)
 	for _, crd := range crds {

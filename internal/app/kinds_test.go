@@ -108,7 +108,7 @@ func TestDeploy_KeepsOmittedFields(t *testing.T) {
 	kept = put(resumed)
 	assert.Equal(t, new(int32(2)), kept.Replicas)
 	assert.Nil(t, kept.Paused)
-	assert.Equal(t, get(t, env, k, &v1alpha1.App{}).Generation, deploy(t, e, k, resumed).Generation, "the same again is no change")
+	assert.Equal(t, get(t, env, k, &v1alpha1.App{}).Generation, deploy(t, e, k, resumed).Generation, "the same again is not a change")
 	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Min: new(int32(2)), Max: new(int32(4))}, byTest)
 	require.NoError(t, err)
 	kept = put(image("4"))
@@ -173,7 +173,7 @@ func TestAutoscaling_KeepsReplicas(t *testing.T) {
 	out, err := env.Cluster.Kubectl(t.Context(), "-n", k.Namespace, "scale", "apps.pipeops.io/"+k.Name, "--replicas=2")
 	require.NoError(t, err, string(out))
 	eventually(t, "kubectl scale works on an App", func() bool { return replicas() == 2 })
-	assert.Zero(t, driftOf(t, e, k).Corrections, "new bounds are no drift")
+	assert.Zero(t, driftOf(t, e, k).Corrections, "new bounds are not drift")
 }
 
 func TestDeploy_RefusesImmutableChanges(t *testing.T) {

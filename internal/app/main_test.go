@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The process' loggers are no test's: what was logged there after the first test ended was a
+	// The process' loggers are not test's: what was logged there after the first test ended was a
 	// panic.
 	app.AdoptLoggers(zerolog.New(os.Stderr).Level(zerolog.WarnLevel))
 	os.Exit(kubetest.Main(m, kubetest.OwnClusters))
@@ -145,7 +145,7 @@ func start(t *testing.T, env *kubetest.Env, namespace string, announce sendEvent
 	return startWith(t, config)
 }
 
-// onControlPlane runs an Engine in a namespace of its own, where nothing runs pods, and returns the
+// onControlPlane runs an Engine in its own namespace, where nothing runs pods, and returns the
 // key of an App there.
 func onControlPlane(t *testing.T, name string) (*kubetest.Env, *app.Engine, runnerapi.Key) {
 	t.Helper()

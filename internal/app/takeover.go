@@ -48,5 +48,5 @@ func (e *Engine) Accepted() leader.Leadership { return e.sender.Accepted() }
 // ResendApps sends the current states of all Apps to the control plane, which lost events.
 func (e *Engine) ResendApps() { e.sender.Resend() }
 
-// StepDown lets another replica lead, for good. This replica goes on serving.
+// StepDown lets another replica lead, for good. This replica keeps serving.
 func (e *Engine) StepDown() { e.election.Resign() }

@@ -13,7 +13,7 @@ import (
 
 // Wait blocks until the App of at least this generation is settled or ctx ends, and returns the
 // newest state either way. It wakes at changes only. An App that is settled in the cache is read
-// from the API server: another replica may have restarted it a moment ago, or made it anew.
+// from the API server: another replica may have restarted it a moment ago, or made it again.
 func (e *Engine) Wait(ctx context.Context, key runnerapi.Key, generation int64) (runnerapi.App, error) {
 	if err := e.admitWait(ctx, key.Namespace); err != nil {
 		return runnerapi.App{}, err

@@ -97,8 +97,8 @@ func (e *Engine) removedEvent(last runnerapi.AppEvent) runnerapi.AppEvent {
 	return last
 }
 
-// stateID identifies a state of an App. What changes with each restart of a container is no part of
-// it: an App that flaps is in one state.
+// stateID identifies a state of an App. What changes with each restart of a container is not part
+// of it: an App that flaps is in one state.
 func stateID(a *v1alpha1.App, s runnerapi.AppStatus) string {
 	s.Restarts = 0
 	if d := s.Diagnosis; d != nil {

@@ -61,7 +61,7 @@ func trailer(r io.Reader) error {
 	case err != nil:
 		return fmt.Errorf("read the archive: %w", err)
 	case n > maxTrailer:
-		return errors.New("the archive goes on after its end")
+		return errors.New("the archive continues after its end")
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (x *Extraction) entry(header *tar.Header, contents io.Reader) error {
 		return x.directory(name, header)
 	}
 	if name == "." || name == x.To && x.From == "." {
-		return errors.New("it is no directory")
+		return errors.New("it is not a directory")
 	}
 	if err := x.enter(path.Dir(name)); err != nil {
 		return err
@@ -151,7 +151,7 @@ func (x *Extraction) ensure(name string) error {
 	case info.Mode()&fs.ModeSymlink != 0:
 		return fmt.Errorf("%s is a symbolic link, which is not followed", name)
 	case !info.IsDir():
-		return fmt.Errorf("%s is there and is no directory", name)
+		return fmt.Errorf("%s is there and is not a directory", name)
 	}
 	return nil
 }
@@ -247,7 +247,7 @@ func (x *Extraction) symlink(name string, header *tar.Header) error {
 // strays returns why a link leads elsewhere, or an empty string.
 func strays(name, top, target string) string {
 	if target == "" || len(target) > maxName || strings.ContainsAny(target, "\x00\\") {
-		return "which is no name"
+		return "which is not a name"
 	}
 	if path.IsAbs(target) || strings.Contains(target, ":") {
 		return "which is absolute"
@@ -291,7 +291,7 @@ func (x *Extraction) hardLink(name string, header *tar.Header) error {
 	}
 	info, err := x.Root.Lstat(first)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
-		x.LeftOut(header.Name, fmt.Sprintf("it is a link to %q, which is no file that came before", clip(header.Linkname)))
+		x.LeftOut(header.Name, fmt.Sprintf("it is a link to %q, which is not a file that came before", clip(header.Linkname)))
 		return nil
 	}
 	if err != nil {
@@ -325,7 +325,7 @@ func ExtractFile(r io.Reader, w io.Writer, t *Tally) error {
 	case err != nil:
 		return fmt.Errorf("read the archive: %w", err)
 	case header.Typeflag != tar.TypeReg:
-		return fmt.Errorf("%q: it is no file; only one goes to standard output", clip(header.Name))
+		return fmt.Errorf("%q: it is not a file; only one goes to standard output", clip(header.Name))
 	}
 	if err := t.contents(w, in); err != nil {
 		return fmt.Errorf("%q: %w", clip(header.Name), err)

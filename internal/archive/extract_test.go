@@ -166,7 +166,7 @@ func TestExtract_Limits(t *testing.T) {
 	require.ErrorContains(t, x.Extract(bytes.NewReader(many)), "more than 20 bytes")
 	assert.Equal(t, int64(16), x.Tally.Bytes())
 	x, _ = extraction(t, t.TempDir())
-	require.ErrorContains(t, x.Extract(io.MultiReader(bytes.NewReader(many), endless{})), "goes on after its end")
+	require.ErrorContains(t, x.Extract(io.MultiReader(bytes.NewReader(many), endless{})), "continues after its end")
 }
 
 type endless struct{}
@@ -196,7 +196,7 @@ func TestExtractFile(t *testing.T) {
 	var tally archive.Tally
 	require.NoError(t, archive.ExtractFile(bytes.NewReader(stream(t, file("./f"))), &out, &tally))
 	assert.Equal(t, "contents", out.String())
-	require.ErrorContains(t, archive.ExtractFile(bytes.NewReader(stream(t, dir("./d", 0o755))), io.Discard, &tally), "is no file")
+	require.ErrorContains(t, archive.ExtractFile(bytes.NewReader(stream(t, dir("./d", 0o755))), io.Discard, &tally), "is not a file")
 	require.ErrorContains(t, archive.ExtractFile(bytes.NewReader(stream(t, file("1"), file("2"))), io.Discard, &tally), "more than one")
 }
 

@@ -292,7 +292,7 @@ func TestAudit_Bounded(t *testing.T) {
 	require.NoError(t, err)
 	assert.LessOrEqual(t, len(all), audit.Keep)
 	assert.Positive(t, all[0]-1, "the oldest went")
-	assert.Empty(t, verify(t, store, head).Problems, "which is no problem")
+	assert.Empty(t, verify(t, store, head).Problems, "which is not a problem")
 }
 
 func TestAudit_FollowsHead(t *testing.T) {

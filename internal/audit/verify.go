@@ -56,7 +56,7 @@ func Verify(ctx context.Context, s Store, noted runnerapi.AuditHead) (Report, er
 	case r.Head.Seq < noted.Seq:
 		r.add("the log ends with record %d, and had a record %d: records at its end were removed", r.Head.Seq, noted.Seq)
 	case r.First <= noted.Seq:
-		r.add("record %d is not the one that was noted: the log was made anew", noted.Seq)
+		r.add("record %d is not the one that was noted: the log was recreated", noted.Seq)
 	}
 	return r, nil
 }

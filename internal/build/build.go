@@ -246,7 +246,7 @@ func (c *Client) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 	if late, err := opts.Late(ctx); late || err != nil {
 		return err
 	}
-	for i := range runs { // those of then, by their UIDs: a run that came meanwhile goes on
+	for i := range runs { // those of then, by their UIDs: a run that came meanwhile continues
 		if err := c.remove(ctx, &runs[i]); err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ const (
 var byTest = runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: "tester", RequestID: "req-1"}}
 
 // workshop is a cluster that builds, a Git server and a registry that its pods reach: all with
-// TLS of a CA of their own, and a password.
+// TLS of their own CA, and a password.
 type workshop struct {
 	t        *testing.T
 	env      *kubetest.Env
@@ -286,7 +286,7 @@ func (w *workshop) builtAndPushed(t *testing.T, commit string) {
 	_, err := w.builds.Run(t.Context(), runnerapi.Key{Namespace: builds, Name: "web"}, other, byTest)
 	require.ErrorContains(t, err, "under way")
 
-	w.builds = w.agent() // the agent was restarted, and goes on telling
+	w.builds = w.agent() // the agent was restarted, and keeps telling
 	b, log := w.await("web")
 	require.Equal(t, runnerapi.BuildSucceeded, b.Status.Phase, "%+v", b.Status.Failure)
 	assert.Contains(t, log, "step-of-the-build good day, and more")

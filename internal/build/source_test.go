@@ -52,7 +52,7 @@ func (w *workshop) followed(t *testing.T) {
 	_, err := f.keeper.Set(t.Context(), f.key, f.spec, byTest)
 	require.NoError(t, err)
 	status := f.await("building", func(s runnerapi.SourceStatus) bool { return s.Phase == runnerapi.SourceBuilding })
-	f.stop() // the agent is restarted while it builds, and goes on
+	f.stop() // the agent is restarted while it builds, and continues
 	f.start()
 	b, log := w.await(status.Build.Name)
 	assert.Contains(t, log, "commit "+first)

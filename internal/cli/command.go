@@ -18,7 +18,7 @@ func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// AddGroup adds commands below a title of their own in the help.
+// AddGroup adds commands below their own title in the help.
 func AddGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: title, Title: title})
 	for _, cmd := range commands {

@@ -92,7 +92,7 @@ func (o *Output) write(w io.Writer, v any, order *arranged, table func(io.Writer
 	return o.writeTable(w, order, table)
 }
 
-// WriteLine prints one of many values of a command that goes on: the text, or the value in a form
+// WriteLine prints one of many values of a command that continues: the text, or the value in a form
 // that can be split again.
 func (o *Output) WriteLine(w io.Writer, v any, text string) error {
 	switch o.Format {

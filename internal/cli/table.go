@@ -23,7 +23,7 @@ type gridLine struct {
 	text  string
 }
 
-// Write keeps lines that are no rows.
+// Write keeps lines that are not rows.
 func (g *grid) Write(p []byte) (int, error) {
 	g.lines = append(g.lines, gridLine{text: string(p)})
 	return len(p), nil

@@ -37,7 +37,7 @@ func (v Version) Say(w io.Writer) {
 type ServerVersion struct {
 	URL     string `json:"url,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Error is why the version is unknown. It is no error of the command.
+	// Error is why the version is unknown. It is not an error of the command.
 	Error string `json:"error,omitempty"`
 }
 

@@ -127,7 +127,7 @@ func TestInstall_RealCharts(t *testing.T) {
 	costsAreReadBack(t, i.Client)
 	onlyTheseReadSecrets(t, i.Client)
 
-	// The agent was installed anew, without the Secret with which it opens its port of metrics.
+	// The agent was reinstalled, without the Secret with which it opens its port of metrics.
 	require.NoError(t, i.Client.CoreV1().Secrets("pipeops").Delete(t.Context(), "pipeops-alerts", metav1.DeleteOptions{}))
 	again := planned(t, i, all)
 	for name, action := range actions(again) {
@@ -215,7 +215,7 @@ func TestStorage_OnlyWithoutDefaultClass(t *testing.T) {
 	made, err := classes.Get(t.Context(), "local-path", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, "true", made.Annotations["storageclass.kubernetes.io/is-default-class"])
-	assert.Equal(t, components.Keep, actions(planned(t, i, s))["storage"], "its own class is no reason to leave it out")
+	assert.Equal(t, components.Keep, actions(planned(t, i, s))["storage"], "its own class is not a reason to leave it out")
 
 	removeAll(t, i)
 	theirs.Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}

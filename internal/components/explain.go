@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-const runAgain = "correct that, and run it again: it goes on from there"
+const runAgain = "correct that, and run it again: it continues from there"
 
 var (
 	// ofOthers is what Helm says of an object that no release of this name has made.
@@ -35,7 +35,7 @@ func explained(err error) error {
 		return err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return problem.Errorf(problem.Timeout, "run it again: it goes on from there", "the objects could not be applied within %s", applyTimeout)
+		return problem.Errorf(problem.Timeout, "run it again: it continues from there", "the objects could not be applied within %s", applyTimeout)
 	}
 	if found := ofOthers.FindStringSubmatch(err.Error()); found != nil {
 		return problem.Errorf(problem.Conflict, "set the mode of the component to never, or remove that object",

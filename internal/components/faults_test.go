@@ -135,7 +135,7 @@ var faults = map[string]fault{
 	"the archive is gone": {breaks: serving(onArchive(http.NotFound)), code: problem.Invalid, says: "answered 404"},
 	"a page in place of the archive": {
 		breaks: serving(onArchive(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>Sign in</html>") })),
-		code:   problem.Invalid, says: "is no chart",
+		code:   problem.Invalid, says: "is not a chart",
 	},
 	"a wrong digest": {
 		breaks: func(*testing.T, *components.Installer) func() {
@@ -272,7 +272,7 @@ var faults = map[string]fault{
 	},
 }
 
-// TestSetup_FaultsNameCauseAndFix expects that the next run, after the fix, goes on from there.
+// TestSetup_FaultsNameCauseAndFix expects that the next run, after the fix, continues from there.
 func TestSetup_FaultsNameCauseAndFix(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	for name, f := range faults {
@@ -302,7 +302,7 @@ func TestSetup_FaultsNameCauseAndFix(t *testing.T) {
 			}
 			assert.Contains(t, err.Error(), f.says)
 			assert.NotEmpty(t, known.Fix, err)
-			require.NoError(t, i.Apply(t.Context(), planned(t, i, s)), "the next run goes on")
+			require.NoError(t, i.Apply(t.Context(), planned(t, i, s)), "the next run continues")
 			assert.Equal(t, components.Keep, actions(planned(t, i, s))[component])
 		})
 	}
@@ -329,7 +329,7 @@ func TestSetup_ContinuesAfterStop(t *testing.T) {
 }
 
 // TestSetup_ContinuesAfterKill kills the process between two objects of a chart. Helm's record then
-// says that a run is at work; the next run goes on when that record is old.
+// says that a run is at work; the next run continues when that record is old.
 func TestSetup_ContinuesAfterKill(t *testing.T) {
 	i := installer(t, kubetest.ControlPlane(t))
 	var s components.Settings

@@ -42,7 +42,7 @@ type Installer struct {
 }
 
 // Apply installs and upgrades what a plan says, and returns when all objects are applied. It does
-// not wait for pods. It stops at the first error: a later run goes on from there.
+// not wait for pods. It stops at the first error: a later run continues from there.
 func (i *Installer) Apply(ctx context.Context, plan Plan) error {
 	if plan.isEmpty() {
 		return nil
@@ -56,7 +56,7 @@ func (i *Installer) Apply(ctx context.Context, plan Plan) error {
 		}
 		err := i.step(ctx, step, plan.agentNamespace)
 		if err != nil && ctx.Err() != nil {
-			err = fmt.Errorf("the run was stopped; run it again, and it goes on from there: %w", ctx.Err())
+			err = fmt.Errorf("the run was stopped; run it again, and it continues from there: %w", ctx.Err())
 		}
 		if err != nil {
 			return fmt.Errorf("component %s: %w", step.Component, err)
@@ -90,7 +90,7 @@ func (i *Installer) step(ctx context.Context, step Step, agentNamespace string) 
 	if i.Tell != nil && step.Action != Keep {
 		i.Tell(step)
 	}
-	// Also if nothing changes: the agent may have been installed anew, without its Secret.
+	// Also if nothing changes: the agent may have been reinstalled, without its Secret.
 	if step.Component == ofAlerts {
 		if err := i.ensureAlertsToken(ctx, agentNamespace); err != nil {
 			return err

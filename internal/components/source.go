@@ -73,7 +73,7 @@ func verify(c Chart, packed []byte) error {
 	}
 	got, err := ContentDigest(packed)
 	if err != nil {
-		return problem.Errorf(problem.Invalid, "see what the repository serves: helm pull "+c.Name, "the archive is no chart: %v", err)
+		return problem.Errorf(problem.Invalid, "see what the repository serves: helm pull "+c.Name, "the archive is not a chart: %v", err)
 	}
 	if want := known[c.String()]; got != want {
 		return problem.Errorf(problem.Invalid, "do not install it; compare it with what upstream publishes",

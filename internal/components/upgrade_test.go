@@ -45,7 +45,7 @@ func TestUpgrade_CRDs(t *testing.T) {
 	assert.Equal(t, []string{"vpa"}, shortNames())
 }
 
-// TestRemove_ThenInstall: the definitions that stayed behind are no reason to leave the component
+// TestRemove_ThenInstall: the definitions that stayed behind are not reason to leave the component
 // out, those of others are.
 func TestRemove_ThenInstall(t *testing.T) {
 	i := installer(t, kubetest.ControlPlane(t))

@@ -51,7 +51,7 @@ func (x explainer) trust(err error) *Error {
 	)
 	switch {
 	case errors.As(err, &pin):
-		return Errorf(CodeWrongCA, "make sure that PIPEOPS_CONTROL_PLANE_URL is the control plane that made the token; if it was installed anew, make a new token with `pipeops-controlplane token create`. Otherwise the connection is intercepted",
+		return Errorf(CodeWrongCA, "make sure that PIPEOPS_CONTROL_PLANE_URL is the control plane that made the token; if it was reinstalled, make a new token with `pipeops-controlplane token create`. Otherwise the connection is intercepted",
 			"%s is not the control plane of this token: %v", x.base.Host, pin)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
 		return x.clock(invalid.Cert)
@@ -59,7 +59,7 @@ func (x explainer) trust(err error) *Error {
 		return Errorf(CodeNameMismatch, "use one of these names in PIPEOPS_CONTROL_PLANE_URL, or start the control plane with --advertise-api=https://"+x.base.Host,
 			"the certificate of %s is for other names: %s", x.base.Host, certificateNames(host.Certificate))
 	case errors.As(err, &authority), errors.As(err, &invalid):
-		return Errorf(CodeWrongCA, "use the token as it was printed, fingerprint included, or give the CA's certificate with --ca-file; if the control plane was installed anew, register again with a new token. Otherwise the connection is intercepted",
+		return Errorf(CodeWrongCA, "use the token as it was printed, fingerprint included, or give the CA's certificate with --ca-file; if the control plane was reinstalled, register again with a new token. Otherwise the connection is intercepted",
 			"the certificate of %s was not issued by a CA that this agent trusts", x.base.Host)
 	}
 	return nil

@@ -79,7 +79,7 @@ func (r RoutesRequest) check() error {
 				"the route %s%s has no Service or no port", route.Host, route.Path).WithField("routes")
 		}
 		if route.Endpoint != "" && (!route.TLS || strings.HasPrefix(route.Host, "*.") || !gatewaywire.IsEndpoint(route.Endpoint)) {
-			return problem.Errorf(problem.Invalid, "send an IP address or a name in DNS, of a host with TLS that is no wildcard",
+			return problem.Errorf(problem.Invalid, "send an IP address or a name in DNS, of a host with TLS that is not a wildcard",
 				"the endpoint %.253q of %s is not valid", route.Endpoint, route.Host).WithField("routes")
 		}
 		k := key{route.Host, route.Path, route.PathType, route.Namespace, route.App, route.Service}

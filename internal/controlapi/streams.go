@@ -27,7 +27,7 @@ type callRoute struct{ direct atomic.Bool }
 
 type callRouteKey struct{}
 
-// streamTransport is a transport that prefers streams, and uses connections of its own if there is
+// streamTransport is a transport that prefers streams, and uses separate connections if there is
 // none. After a stream or its control plane has failed, the call uses a direct connection: a dead
 // session may take a while to be detected, and another control plane may work.
 type streamTransport struct {

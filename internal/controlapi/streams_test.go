@@ -35,7 +35,7 @@ func (s *streams) DialAPI(ctx context.Context) (net.Conn, error) {
 	return s.dial(ctx)
 }
 
-// waysTo makes a client whose heartbeats are answered with 1 by connections of their own, and
+// waysTo makes a client whose heartbeats are answered with 1 by separate connections, and
 // with 2 by streams.
 func waysTo(t *testing.T, change func(*controlapi.ClientConfig)) (client *controlapi.Client, s *streams, byTLS, byStream *atomic.Int64) {
 	t.Helper()

@@ -169,7 +169,7 @@ type HeartbeatAnswer struct {
 	RevokedAgents []string `json:"revokedAgents,omitempty" doc:"The agents that were revoked last, as hashes of their IDs. The agent sends them back with its next heartbeat."`
 	// ResendApps follows a restore from a backup that does not have the agent's last events.
 	ResendApps bool `json:"resendApps,omitempty" doc:"The agent's last events are lost: it sends the current states of its Apps."`
-	// RevokedRunnerNames lets the agent suspend what goes on in the name of a Runner. One that
+	// RevokedRunnerNames lets the agent suspend what continues in the name of a Runner. One that
 	// was given another certificate since is not among them.
 	RevokedRunnerNames []string `json:"revokedRunnerNames,omitempty" doc:"Runners whose newest certificate was revoked: Git sources that they put are suspended."`
 	// Labels are held against what Runners are granted, by the agent too.

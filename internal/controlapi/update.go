@@ -44,7 +44,7 @@ func ClipReason(text string) string {
 
 // Offer is a signed release that an agent may update itself to.
 type Offer struct {
-	ID      string `json:"id" doc:"Changes when the same release is offered anew, so that one that failed is tried again."`
+	ID      string `json:"id" doc:"Changes when the same release is offered again, so that one that failed is tried again."`
 	Version string `json:"version"`
 	// The rest is absent for an agent that reports that it has this offer.
 	Manifest  []byte `json:"manifest,omitempty" doc:"release.json as it was published, in base64."`

@@ -158,7 +158,7 @@ func TestOperatorRunner_ChangesApps(t *testing.T) {
 	for _, command := range []string{"scale-app", "restart-app", "rollback-app"} {
 		assert.Contains(t, done, command+" done ops alice")
 	}
-	assert.Contains(t, done, "put-app done deployer ", "a Runner itself is no operator")
+	assert.Contains(t, done, "put-app done deployer ", "a Runner itself is not an operator")
 	seen := map[string]bool{}
 	for _, r := range p.records(11) {
 		seen[r.Operator+" "+r.Command+" "+string(r.Outcome)] = true

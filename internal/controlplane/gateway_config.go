@@ -30,7 +30,7 @@ const (
 type GatewayConfig struct {
 	// Domain is below which Apps have hosts without further ado.
 	Domain string
-	// Apart leaves the public to processes of their own (GatewayServer), and the ports closed.
+	// Apart leaves the public to separate processes (GatewayServer), and the ports closed.
 	Apart bool
 	// HTTPSListen and HTTPListen are where it listens. An empty HTTPListen means no plain HTTP.
 	HTTPSListen, HTTPListen string

@@ -77,7 +77,7 @@ func (c *GatewayServerConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// GatewayServer is a gateway as a process of its own, beside control planes. It has no tunnel and
+// GatewayServer is a gateway as a separate process, beside control planes. It has no tunnel and
 // no CA: it reads the routes and the certificates in the database, and reaches agents through the
 // control planes.
 type GatewayServer struct {
@@ -210,7 +210,7 @@ func (g *GatewayServer) serveReady(w http.ResponseWriter, r *http.Request) {
 		answer.set("gateway", true, true, fmt.Sprintf("%d hosts are served", g.public.table.Len()))
 	}
 	if err := g.store.Ping(ctx); err != nil {
-		answer.set("database", false, false, "does not answer; the gateway goes on with the routes that it knows")
+		answer.set("database", false, false, "does not answer; the gateway continues with the routes that it knows")
 	} else {
 		answer.set("database", false, true, "answers")
 	}

@@ -36,7 +36,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// apart leaves the public to gateways of their own.
+// apart leaves the public to separate gateways.
 func apart(c *Config) {
 	lenient(c)
 	c.Gateway = GatewayConfig{Domain: "apps.example.com", Apart: true, CA: GatewayInternal}
@@ -109,8 +109,8 @@ func (f *group) roots(m *member) *x509.CertPool {
 	return roots
 }
 
-// balanced is a client behind a load balancer that goes on to the next gateway when one accepts no
-// connection.
+// balanced is a client behind a load balancer that continues to the next gateway when one accepts
+// no connection.
 func balanced(roots *x509.CertPool, gateways ...string) *http.Client {
 	var turn atomic.Int64
 	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{

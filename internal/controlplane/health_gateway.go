@@ -101,7 +101,7 @@ func certificateHealth(ctx context.Context, table *gateway.Table, certificate fu
 }
 
 // proofHealth counts all hosts, and those that no agent has proven. Their owners have to act, so
-// that is no failure.
+// that is not a failure.
 func proofHealth(ctx context.Context, s *store.Store, now time.Time) (f *finding, total, unproven int, err error) {
 	claims, err := s.Claims(ctx)
 	if err != nil {

@@ -83,7 +83,7 @@ func TestHeartbeat_Standby(t *testing.T) {
 		_, err := c.client.Heartbeat(t.Context(), standby)
 		require.NoError(t, err)
 	}
-	assert.Equal(t, before, typesOf(p.queued()), "it is no news")
+	assert.Equal(t, before, typesOf(p.queued()), "it is not news")
 	require.NoError(t, p.liveness.Flush(t.Context()))
 	a, err := p.store.Agent(t.Context(), c.id.AgentID)
 	require.NoError(t, err)

@@ -51,7 +51,7 @@ type plane struct {
 	stop  func()
 }
 
-// start runs a control plane in a directory of its own until the test ends.
+// start runs a control plane in its own directory until the test ends.
 func start(t *testing.T, change ...func(*Config)) *plane {
 	t.Helper()
 	return startOn(t, postgres.Chosen(t), change...)

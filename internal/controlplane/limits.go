@@ -65,7 +65,7 @@ func Network(flag, text string) (netip.Prefix, error) {
 	}
 	address, err := netip.ParseAddr(text)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%s: %q is no network and no address; for example 10.0.0.0/8 or 192.0.2.7", flag, text)
+		return netip.Prefix{}, fmt.Errorf("%s: %q is neither a network nor an address; for example 10.0.0.0/8 or 192.0.2.7", flag, text)
 	}
 	return netip.PrefixFrom(address, address.BitLen()), nil
 }

@@ -56,7 +56,7 @@ func newInstruments(version string) *instruments {
 		gateway:  gateway.NewMetrics(registry, metricsNamespace),
 		requests: make.NewHistogramVec(histogram("api_request_duration_seconds", "Time of a call of the HTTPS API, by route and class of status.", metrics.Buckets),
 			[]string{"route", "code"}),
-		calls: make.NewCounterVec(counter("api_calls_total", "Calls of the API, by their connection: a TLS connection of their own, or an agent's tunnel."), []string{"via"}),
+		calls: make.NewCounterVec(counter("api_calls_total", "Calls of the API, by their connection: their own TLS connection, or an agent's tunnel."), []string{"via"}),
 		beats: make.NewHistogram(histogram("heartbeat_gap_seconds", "Time between two heartbeats of an agent.",
 			[]float64{6, 15, 31, 45, 60, 90, 300})),
 		store: make.NewHistogram(histogram("store_transaction_duration_seconds", "Time of a transaction that may write, including the wait for other transactions.", metrics.Buckets)),

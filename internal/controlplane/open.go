@@ -71,7 +71,7 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.assemble(seal); err != nil { //nolint:contextcheck // handshakes have contexts of their own
+	if err := c.assemble(seal); err != nil { //nolint:contextcheck // handshakes have their own contexts
 		return err
 	}
 	if err := c.openGateway(ctx); err != nil {

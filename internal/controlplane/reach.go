@@ -68,7 +68,7 @@ func (r *reach) Run(ctx context.Context) error {
 	return nil
 }
 
-// due returns the agents of the hosts to check, and forgets hosts that are not served any more.
+// due returns the agents of the hosts to check, and forgets hosts that are no longer served.
 func (r *reach) due() map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

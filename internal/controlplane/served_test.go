@@ -147,7 +147,7 @@ func TestRunnerRevoke_EndsStreams(t *testing.T) {
 		change       func(name string)
 	}{
 		{"revoked", "env=prod", func(name string) { require.NoError(t, p.admin.Runners.Revoke(t.Context(), name)) }},
-		{"granted-anew", "", func(name string) {
+		{"granted-again", "", func(name string) {
 			grant, err := credentials.ParseGrant("env=test")
 			require.NoError(t, err)
 			_, err = p.admin.Runners.Grant(t.Context(), name, grant, "")

@@ -104,7 +104,7 @@ func (p *plane) callInTunnel(c *cluster, method, path string) (status int, body 
 }
 
 // TestTunnelCalls_VerifyEachCall: the certificate expires, or the agent is revoked, while the
-// session goes on.
+// session continues.
 func TestTunnelCalls_VerifyEachCall(t *testing.T) {
 	t.Parallel()
 	p := start(t)

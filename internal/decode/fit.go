@@ -241,7 +241,7 @@ var (
 	byText = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// decodesItself reports whether a type has a decoder of its own, and what that decoder returns.
+// decodesItself reports whether a type has its own decoder, and what that decoder returns.
 func decodesItself(value any, t reflect.Type) (bool, error) {
 	p := reflect.PointerTo(t)
 	if !p.Implements(byJSON) && !p.Implements(byText) {

@@ -52,7 +52,7 @@ func (a Agent) Check(u *unstructured.Unstructured) error {
 	case own(group):
 		return problem.Errorf(problem.Forbidden, "use the call that is for it, such as pipeops-runner deploy", "objects of %s are the agent's own and not applied as manifests", group)
 	case kind == "CustomResourceDefinition.apiextensions.k8s.io" && strings.HasSuffix(u.GetName(), "."+ownDomain):
-		return never("it defines what the agent lives by")
+		return never("it defines permissions of the agent itself")
 	case kind == "Namespace":
 		if err := a.namespace(u); err != nil {
 			return err
@@ -62,7 +62,7 @@ func (a Agent) Check(u *unstructured.Unstructured) error {
 	case kind == "Service" && given(u, "spec", ExternalIPs):
 		return never("with spec.externalIPs a Service takes traffic to addresses of others (CVE-2020-8554)")
 	case kind == "Node" || kind == "Event" || kind == "Event.events.k8s.io" || kind == "Binding":
-		return never("it is no manifest of an application")
+		return never("it is not a manifest of an application")
 	case group == "rbac.authorization.k8s.io":
 		if err := a.role(u); err != nil {
 			return err
@@ -81,11 +81,11 @@ func (a Agent) CheckRemoval(u *unstructured.Unstructured) error {
 	kind := Kind(u.GroupVersionKind())
 	switch {
 	case kind == "CustomResourceDefinition.apiextensions.k8s.io" && strings.HasSuffix(u.GetName(), "."+ownDomain):
-		return stays("it defines what the agent lives by")
+		return stays("it defines permissions of the agent itself")
 	case kind == "Namespace":
 		return stays("whatever is in a namespace goes with it")
 	case kind == "Node":
-		return stays("it is no manifest of an application")
+		return stays("it is not a manifest of an application")
 	case name(kind, u.GetName()) != nil:
 		return stays("names like this one are those that the agent, or Helm, keeps for its own objects")
 	}

@@ -38,7 +38,7 @@ const (
 	// hours.
 	answerTimeout = time.Minute
 	// maxRequests is how many requests one replica takes at a time, and maxStreams how many others
-	// whose answer goes on. Of both, one host gets at most twice as many as are free.
+	// whose answer continues. Of both, one host gets at most twice as many as are free.
 	maxRequests, maxStreams = 2048, 16384
 	// idleBackends is how many connections to one Service stay open between requests, and idleFor
 	// how long. That is shorter than servers keep them, which is 2 s at least: a server that closes

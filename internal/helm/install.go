@@ -216,7 +216,7 @@ func (p *put) run(ctx context.Context) error {
 }
 
 // install makes the first revision. The SDK is given no context of ours: it would only
-// stop to wait for what goes on. The client's guard ends it.
+// stop to wait for what continues. The client's guard ends it.
 func (p *put) install(pl *plan) error {
 	do := action.NewInstall(pl.cfg)
 	do.ReleaseName, do.Namespace, do.Timeout = p.key.Name, p.key.Namespace, p.spec.TimeLimit()

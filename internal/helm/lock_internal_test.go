@@ -18,7 +18,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// TestLock_ExpiredWritesNothing has a process that was stopped and goes on. It learns only later
+// TestLock_ExpiredWritesNothing has a process that was stopped and continues. It learns only later
 // that another one has the lock.
 func TestLock_ExpiredWritesNothing(t *testing.T) {
 	l := &lock{holding: holding{Renewed: time.Now()}}

@@ -200,7 +200,7 @@ func mostOf(all []*object) string {
 	return fmt.Sprintf("%s with %d", most, count[most])
 }
 
-// unreadable returns why what a chart renders to are no manifests.
+// unreadable returns why what a chart renders to are not manifests.
 func unreadable(err error) error {
 	detail := "the chart does not render: " + clip(strings.Join(strings.Fields(err.Error()), " "))
 	return problem.Errorf(problem.Invalid, "correct the values or the chart; helm template shows the same", "%s", detail).WithField("chart")

@@ -24,11 +24,11 @@ import (
 )
 
 // releaseLabel marks a lock with its release, and a revision of the agent with its number. The helm
-// program copies labels, so a revision of its own has another revision's number.
+// program copies labels, so its own revision has another revision's number.
 const releaseLabel = objectmeta.Release
 
 // brokeOff is the description of a revision whose command is no longer running.
-const brokeOff = "the command broke off: the agent ended in the middle of it. What it had made is there; the next command goes on"
+const brokeOff = "the command broke off: the agent ended in the middle of it. What it had made is there; the next command continues"
 
 // theirsAfter is the age at which a foreign command that has not ended counts as aborted.
 const theirsAfter = 15 * time.Minute

@@ -77,7 +77,7 @@ spec: {ports: [{port: 80}]}
 	require.NoError(t, err, "the hook of its end ran")
 }
 
-// TestUninstall_KeepsReleaseOnStop stops the agent; the next one goes on.
+// TestUninstall_KeepsReleaseOnStop stops the agent; the next one continues.
 func TestUninstall_KeepsReleaseOnStop(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	remove(t, env, "cut")
@@ -169,7 +169,7 @@ func TestUninstall_RemovesForbiddenObjects(t *testing.T) {
 		require.NoError(t, err, "nothing was changed")
 
 		_, err = entitled.Rollback(t.Context(), key(name), runnerapi.ReleaseRollback{Revision: 1}, byTest)
-		assert.Contains(t, problemOf(t, err).Detail, "the agent applies no such object", "it is not made anew")
+		assert.Contains(t, problemOf(t, err).Detail, "the agent applies no such object", "it is not recreated")
 		would, err := entitled.Delete(t.Context(), key(name), dry)
 		require.NoError(t, err)
 		changes := map[string]string{}

@@ -23,7 +23,7 @@ import (
 
 const ref = "registry.example.com/team/app:v1"
 
-// testSpec writes its inputs anew, so that their times and places differ.
+// testSpec writes its inputs again, so that their times and places differ.
 func testSpec(t *testing.T, arch string) Spec {
 	t.Helper()
 	dir := t.TempDir()

@@ -42,7 +42,7 @@ func (a *APIServer) APIServer() (*url.URL, http.RoundTripper, error) {
 }
 
 // prepare creates a transport for HTTP/1.1 only: SPDY and WebSockets start from that. Each stream
-// has a connection of its own, so that an unread stream takes neither the agent's memory nor
+// has a separate connection, so that an unread stream takes neither the agent's memory nor
 // another stream's window.
 func (a *APIServer) prepare() {
 	rc := a.given

@@ -196,7 +196,7 @@ func decodeWaiting(r *appsv1.ControllerRevision) (waiting, error) {
 		return waiting{}, fmt.Errorf("ControllerRevision %s is too large for a request for an approval", r.Name)
 	}
 	if err := json.Unmarshal(r.Data.Raw, &w); err != nil {
-		return waiting{}, fmt.Errorf("ControllerRevision %s is no request for an approval: %w", r.Name, err)
+		return waiting{}, fmt.Errorf("ControllerRevision %s is not a request for an approval: %w", r.Name, err)
 	}
 	w.Approved = nil
 	if text, there := r.Annotations[objectmeta.Approved]; there {

@@ -137,7 +137,7 @@ func (k Nodes) refuseDrain(node string, pods []corev1.Pod, options runnerapi.Dra
 		}
 		name := pod.Namespace + "/" + pod.Name
 		if pod.Namespace == k.opts.Namespace && pod.Labels[agentLabel] == objectmeta.FieldManager {
-			return problem.Errorf(problem.Conflict, "move the agent first: cordon the node (pipeops-runner node cordon) and have the pod made anew elsewhere "+
+			return problem.Errorf(problem.Conflict, "move the agent first: cordon the node (pipeops-runner node cordon) and have the pod recreated elsewhere "+
 				"(kubectl -n "+pod.Namespace+" rollout restart deployment pipeops-agent), then drain again",
 				"the agent itself runs on node %s, as pod %s: it would cut off its own drain", node, name)
 		}

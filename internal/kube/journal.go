@@ -37,7 +37,7 @@ const (
 
 var recordID = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// Journal implements backend.Journal. Each command is an object of its own, a ControllerRevision
+// Journal implements backend.Journal. Each command is a separate object, a ControllerRevision
 // in the agent's namespace. Creating it is the claim, which only one replica wins. Its immutable
 // data holds the claim, and an annotation the answer. A ConfigMap would do the same, but the right
 // to write ConfigMaps would include the cluster owner's policy.

@@ -82,7 +82,7 @@ func (s *policyStore) Add(o any) error { return s.Update(o) }
 func (s *policyStore) Update(o any) error {
 	cm, ok := o.(*corev1.ConfigMap)
 	if !ok {
-		return fmt.Errorf("%T is no ConfigMap", o)
+		return fmt.Errorf("%T is not a ConfigMap", o)
 	}
 	s.set(policyData(cm), nil)
 	return nil

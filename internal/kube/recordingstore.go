@@ -80,7 +80,7 @@ func (s RecordingStore) Get(ctx context.Context, id string, part int) ([]byte, e
 	}
 	var data recordingData
 	if err := json.Unmarshal(r.Data.Raw, &data); err != nil {
-		return nil, fmt.Errorf("ControllerRevision %s is no part of a recording: %w", r.Name, err)
+		return nil, fmt.Errorf("ControllerRevision %s is not part of a recording: %w", r.Name, err)
 	}
 	return []byte(data.Text[:min(len(data.Text), recording.MaxPart)]), nil
 }

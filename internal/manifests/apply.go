@@ -40,7 +40,7 @@ var setName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 // begin takes the set and reads its inventory.
 func (a *Applier) begin(ctx context.Context, set Set, o Options) (*run, func(), error) {
 	if !setName.MatchString(set.Name) {
-		return nil, nil, problem.Errorf(problem.Invalid, "use lower-case letters, digits and -, at most 63", "%.100q is no name of a set", set.Name).WithField("query.set")
+		return nil, nil, problem.Errorf(problem.Invalid, "use lower-case letters, digits and -, at most 63", "%.100q is not a name of a set", set.Name).WithField("query.set")
 	}
 	api, err := a.client()
 	if err != nil {

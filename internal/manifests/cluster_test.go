@@ -698,7 +698,7 @@ func TestSet_LateFailureKeepsInventory(t *testing.T) {
 		states[o.Name] = o.State
 	}
 	assert.Equal(t, map[string]runnerapi.ObjectState{"one": "ready", "two": "missing", "three": "missing", "before": "ready"}, states)
-	r = a.applied(set, cm("two", "a"), prune, "it goes on where it ended")
+	r = a.applied(set, cm("two", "a"), prune, "it continues where it ended")
 	assert.Contains(t, actions(r), "pruned ConfigMap/one")
 	assert.Contains(t, actions(r), "pruned ConfigMap/before")
 	held = a.held(set)

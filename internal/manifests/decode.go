@@ -226,9 +226,9 @@ func (d *decoder) sound(u *unstructured.Unstructured, n *decode.Node) error {
 	case name == "" && ok3:
 		return d.fail(line(n, "metadata"), "metadata.name is missing: what is applied has a name, and no generateName")
 	case !ok3 || len(name) > 253 || len(content.IsPathSegmentName(name)) > 0:
-		return d.fail(line(n, "metadata", "name"), "metadata.name is no name")
+		return d.fail(line(n, "metadata", "name"), "metadata.name is not a name")
 	case !ok4 || namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0:
-		return d.fail(line(n, "metadata", "namespace"), "metadata.namespace is no name of a namespace")
+		return d.fail(line(n, "metadata", "namespace"), "metadata.namespace is not a name of a namespace")
 	}
 	for _, field := range []string{"labels", "annotations"} {
 		if err := d.texts(u, n, field); err != nil {
@@ -243,7 +243,7 @@ func (d *decoder) texts(u *unstructured.Unstructured, n *decode.Node, field stri
 	value, found, err := unstructured.NestedFieldNoCopy(u.Object, "metadata", field)
 	pairs, ok := value.(map[string]any)
 	if err != nil || found && value != nil && !ok {
-		return d.fail(line(n, "metadata", field), "metadata.%s is no mapping from texts to texts", field)
+		return d.fail(line(n, "metadata", field), "metadata.%s is not a mapping from texts to texts", field)
 	}
 	for _, key := range slices.Sorted(maps.Keys(pairs)) {
 		if _, ok := pairs[key].(string); !ok {

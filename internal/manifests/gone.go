@@ -14,7 +14,7 @@ import (
 )
 
 // goneWait is how long the deletion of a set waits for its objects to be gone with
-// their pods. What takes longer goes on by itself, and the inventory names it.
+// their pods. What takes longer continues by itself, and the inventory names it.
 const goneWait = 20 * time.Second
 
 // prunedWait is how long a call without a wait looks at what it pruned.

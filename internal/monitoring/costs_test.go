@@ -41,7 +41,7 @@ func TestCosts_ByApp(t *testing.T) {
 	list, err := reading("opencost", priced(t)).Cost(t.Context(), runnerapi.CostOptions{Namespace: "production", Since: time.Hour, ByApp: true})
 	require.NoError(t, err)
 	require.Len(t, list.Items, 2)
-	assert.Empty(t, list.Items[0].App, "what is no App's")
+	assert.Empty(t, list.Items[0].App, "what is not an App's")
 	assert.Equal(t, "web", list.Items[1].App)
 }
 

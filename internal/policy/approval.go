@@ -14,7 +14,7 @@ func (c *checking) approval(field, text string) {
 		return
 	}
 	if d, err := time.ParseDuration(text); err != nil || d < minApproval || d > maxApproval {
-		c.add(field, "%.40q is no duration such as 10m, from %s to %s", text, minApproval, maxApproval)
+		c.add(field, "%.40q is not a duration such as 10m, from %s to %s", text, minApproval, maxApproval)
 	}
 }
 

@@ -279,7 +279,7 @@ func (r ruling) image(field, image string) error {
 	}
 	repository, err := repositoryOf(image)
 	if err != nil {
-		return r.refuse(field, "images", "looks at where images come from, and %.200q is no image reference", image)
+		return r.refuse(field, "images", "looks at where images come from, and %.200q is not an image reference", image)
 	}
 	for _, allowed := range r.Images {
 		if repository == allowed || strings.HasPrefix(repository, allowed+"/") {

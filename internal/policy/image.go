@@ -17,7 +17,7 @@ func repositoryOf(image string) (string, error) {
 	}
 	repository := dockerHub(ref.Context().Name())
 	if path.Clean(repository) != repository { // a registry may follow a .. in it
-		return "", fmt.Errorf("%q is no plain path", repository)
+		return "", fmt.Errorf("%q is not a plain path", repository)
 	}
 	return repository, nil
 }
@@ -47,7 +47,7 @@ func checkSource(entry string) error {
 		return nil
 	}
 	if _, err := name.NewRepository(entry); err != nil || strings.HasSuffix(entry, "/") || strings.ContainsAny(repository, ":@*") {
-		return fmt.Errorf("%q is no repository: neither a tag nor a wildcard belongs to it", entry)
+		return fmt.Errorf("%q is not a repository: neither a tag nor a wildcard belongs to it", entry)
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func (c *checking) identity(field, name string) {
 	case strings.HasPrefix(name, systems):
 		c.add(field, "%.100q is Kubernetes' own: name a user or group of yours, and bind a role to it", name)
 	case !identity.MatchString(name):
-		c.add(field, "%.100q is no name: letters, digits and @._:/+=- in between, at most 253", name)
+		c.add(field, "%.100q is not a name: letters, digits and @._:/+=- in between, at most 253", name)
 	}
 }
 

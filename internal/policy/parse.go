@@ -153,7 +153,7 @@ func (c *checking) rule(at string, r Rule) {
 	c.patterns(at+".commands", r.Commands)
 	for i, name := range r.Commands {
 		if !r.knows(name) {
-			c.add(fmt.Sprintf("%s.commands[%d]", at, i), "%.100q is no command: pipeops-agent policy commands lists them", name)
+			c.add(fmt.Sprintf("%s.commands[%d]", at, i), "%.100q is not a command: pipeops-agent policy commands lists them", name)
 		}
 	}
 	for i, entry := range r.Images {

@@ -147,7 +147,7 @@ func (p *Policy) rule(i runnerapi.Intent) (Rule, error) {
 			WithRetryAfter(retryAfter)
 	case wrong != nil && wrong.Code == problem.Forbidden:
 		// The policy may be valid: an API server that has just started forbids everything for a
-		// moment. That is no reason for a Runner to give up.
+		// moment. That is not a reason for a Runner to give up.
 		return Rule{}, problem.Errorf(problem.Unavailable, "send it again; if it stays so: "+wrong.Fix,
 			"the customer's policy cannot be read, so nothing is allowed: %s", located(wrong)).WithRetryAfter(retryAfter)
 	case wrong != nil:

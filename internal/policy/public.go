@@ -48,7 +48,7 @@ func (p *Policy) setPublic(doc Document, valid bool) {
 }
 
 // publicKey reads the switch of the ConfigMap, which applies even where policy.yaml is invalid. A
-// value that is no boolean keeps the public out.
+// value that is not a boolean keeps the public out.
 func publicKey(data map[string]string) *bool {
 	text, set := data[keyPublic]
 	if !set {

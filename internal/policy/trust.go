@@ -90,7 +90,7 @@ func (c *checking) trust(trust []Trust) {
 		}
 		for j, key := range t.Keys {
 			if !keyPrint.MatchString(key) {
-				c.add(fmt.Sprintf("%s.keys[%d]", at, j), "%.100q is no fingerprint such as `pipeops-runner credentials` prints: sha256: and 64 hexadecimal digits", key)
+				c.add(fmt.Sprintf("%s.keys[%d]", at, j), "%.100q is not a fingerprint such as `pipeops-runner credentials` prints: sha256: and 64 hexadecimal digits", key)
 			}
 		}
 		if _, err := t.authorities(); err != nil {
@@ -108,10 +108,10 @@ func (t Trust) authorities() (all []*x509.Certificate, err error) {
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, errors.New("holds what is no certificate")
+			return nil, errors.New("holds what is not a certificate")
 		}
 		if !cert.IsCA {
-			return nil, fmt.Errorf("%.100q is no certificate of a CA", cert.Subject)
+			return nil, fmt.Errorf("%.100q is not a certificate of a CA", cert.Subject)
 		}
 		all = append(all, cert)
 	}

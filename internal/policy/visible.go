@@ -76,7 +76,7 @@ func (d Document) hidden(i runnerapi.Intent, source string) (names []string, ref
 	return names, nil
 }
 
-// still refuses a request that goes on over all namespaces if another one is hidden by now.
+// still refuses a request that continues over all namespaces if another one is hidden by now.
 func (d Document) still(i runnerapi.Intent, source string) error {
 	if i.Kubernetes == nil || i.Kubernetes.Grant.As.User == "" {
 		return nil

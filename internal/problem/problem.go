@@ -106,7 +106,7 @@ func Is(err error, code Code) bool {
 	return ok && p.Code == code
 }
 
-// Source is an error that is no Error, and has one for the callers of a wire.
+// Source is an error that is not an Error, and has one for the callers of a wire.
 type Source interface {
 	error
 	Problem() *Error

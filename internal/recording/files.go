@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 )
 
-// Files stores recordings in a directory, each in a directory of its own with a file for each part.
+// Files stores recordings in a directory, each in its own directory with a file for each part.
 // A part is on disk before Put returns.
 type Files struct{ Dir string }
 

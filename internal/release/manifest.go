@@ -41,7 +41,7 @@ const (
 type Manifest struct {
 	Version string `json:"version"` // vMAJOR.MINOR.PATCH[-PRERELEASE]
 	Commit  string `json:"commit"`
-	// Expires is when the release is no longer offered or taken. What runs by then goes on.
+	// Expires is when the release is no longer offered or taken. What runs by then continues.
 	Expires time.Time `json:"expires"`
 	Files   []File    `json:"files"`
 	Images  []Image   `json:"images"`
@@ -124,7 +124,7 @@ func Decode(data []byte) (*Manifest, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	m := &Manifest{}
 	if err := decoder.Decode(m); err != nil {
-		return nil, fmt.Errorf("%s is no JSON of a release: %w", ManifestName, err)
+		return nil, fmt.Errorf("%s is not JSON of a release: %w", ManifestName, err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: there is something after its end", ManifestName)

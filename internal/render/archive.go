@@ -32,7 +32,7 @@ func unpack(data []byte) (*chartv2.Chart, *Problem) {
 		if p, ok := errors.AsType[*problem.Error](err); ok {
 			return &Problem{Code: p.Code, Message: p.Detail, Fix: p.Fix}
 		}
-		return wrong(fix, "this is no chart: %v", err).Problem
+		return wrong(fix, "this is not a chart: %v", err).Problem
 	}
 	if err := weigh(data); err != nil {
 		return nil, bad(err)
@@ -104,7 +104,7 @@ func entry(h *tar.Header) error {
 	case tar.TypeSymlink, tar.TypeLink:
 		return fmt.Errorf("%.200q is a link: helm package puts in the file itself", h.Name)
 	default:
-		return fmt.Errorf("%.200q is no file", h.Name)
+		return fmt.Errorf("%.200q is not a file", h.Name)
 	}
 	name := strings.ReplaceAll(h.Name, `\`, "/")
 	if path.IsAbs(name) || slices.Contains(strings.Split(name, "/"), "..") {

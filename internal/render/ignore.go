@@ -8,11 +8,11 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 )
 
-// IgnoreFile holds patterns of files that are no manifests, as .gitignore has them. A folder's
+// IgnoreFile holds patterns of files that are not manifests, as .gitignore has them. A folder's
 // file is about what is in it and below. Flux has the same file.
 const IgnoreFile = ".sourceignore"
 
-// usual are files in YAML or JSON that many repositories have and that are no manifests. Flux
+// usual are files in YAML or JSON that many repositories have and that are not manifests. Flux
 // leaves out the first ones too.
 var usual = []string{
 	".*", "appveyor.yml", "cloudbuild.yaml", "codeship-services.yml", "codeship-steps.yml",
@@ -22,7 +22,7 @@ var usual = []string{
 	"node_modules/",
 }
 
-// notManifests returns which of a folder's files are no manifests. What a folder's own file of
+// notManifests returns which of a folder's files are not manifests. What a folder's own file of
 // patterns says comes after the usual ones, so that it can take files back in with !PATTERN.
 func notManifests(files map[string][]byte, folder string) func(name string) bool {
 	patterns := parsed(usual, folder)

@@ -139,7 +139,7 @@ func filesOfPairs(s types.KvPairSources) []string {
 func local(folder, p string) (string, error) {
 	// Everything that kustomize treats as an address contains one of these, or begins so.
 	if strings.ContainsAny(p, ":?@\\") || strings.Contains(p, "//") || strings.HasPrefix(strings.ToLower(p), "github.com") || path.IsAbs(p) {
-		return "", fmt.Errorf("%q is no path within the repository: nothing is fetched from elsewhere", clip(p))
+		return "", fmt.Errorf("%q is not a path within the repository: nothing is fetched from elsewhere", clip(p))
 	}
 	at := path.Join(folder, p)
 	if at == ".." || strings.HasPrefix(at, "../") {

@@ -30,7 +30,7 @@ const (
 	maxAnswer = 24 << 20
 )
 
-// Process carries out jobs in a process of their own.
+// Process carries out jobs in a separate process.
 type Process struct {
 	// Command is a program that calls Child, with Argument; empty for this program.
 	Command []string
@@ -155,7 +155,7 @@ func (p Process) run(ctx context.Context, j Job) (Result, error) {
 	if crashed, ok := errors.AsType[*exec.ExitError](ended); ok && crashed.ExitCode() == crash {
 		return Result{}, problem.Errorf(problem.Invalid, "report it, with the files", "rendering %sbroke down: %s", d.where(), firstLineOf(complaint))
 	}
-	return Result{}, fmt.Errorf("render in a process of its own: %w, %w: %s", said, ended, complaint)
+	return Result{}, fmt.Errorf("render in a separate process: %w, %w: %s", said, ended, complaint)
 }
 
 // downstream is the agent's end.

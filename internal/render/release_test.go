@@ -236,8 +236,8 @@ func TestRelease_RefusesOtherArchives(t *testing.T) {
 		code    problem.Code
 		says    string
 	}{
-		"nothing":              {nil, problem.Invalid, "this is no chart: EOF"},
-		"no gzip":              {[]byte("hello, this is no archive"), problem.Invalid, "gzip: invalid header"},
+		"nothing":              {nil, problem.Invalid, "this is not a chart: EOF"},
+		"no gzip":              {[]byte("hello, this is not an archive"), problem.Invalid, "gzip: invalid header"},
 		"cut off":              {template(t, "a: b")[:100], problem.Invalid, "unexpected EOF"},
 		"no chart":             {pack(t, "web/readme", "x"), problem.Invalid, "Chart.yaml file is missing"},
 		"a GiB of zeros":       {zeros, problem.TooLarge, "unpacked, has more than 16 MiB"},
@@ -249,7 +249,7 @@ func TestRelease_RefusesOtherArchives(t *testing.T) {
 		"an absolute path":     {with(tar.Header{Name: "/etc/passwd"}, "x"), problem.Invalid, `"/etc/passwd" is outside`},
 		"a symbolic link":      {with(tar.Header{Name: "web/values.yaml", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}, ""), problem.Invalid, `"web/values.yaml" is a link`},
 		"a hard link":          {with(tar.Header{Name: "web/values.yaml", Typeflag: tar.TypeLink, Linkname: "web/Chart.yaml"}, ""), problem.Invalid, "is a link"},
-		"a device":             {with(tar.Header{Name: "web/zero", Typeflag: tar.TypeChar}, ""), problem.Invalid, "is no file"},
+		"a device":             {with(tar.Header{Name: "web/zero", Typeflag: tar.TypeChar}, ""), problem.Invalid, "is not a file"},
 		"a library":            {pack(t, "web/Chart.yaml", chartYAML+"type: library\n"), problem.Invalid, "of type library"},
 		"no dependencies":      {pack(t, "web/Chart.yaml", chartYAML+"dependencies: [{name: db, version: 1, repository: https://example.com}]\n"), problem.Invalid, "lacks its dependencies db"},
 		"a schema over https":  {pack(t, "web/Chart.yaml", chartYAML, "web/values.schema.json", `{"$ref":"https://example.com/s.json"}`), problem.Invalid, "not loaded from elsewhere"},

@@ -2,7 +2,7 @@
 // chart, as `helm template` does. It renders a release's chart as `helm install` does.
 //
 // Templates are programs: three nested loops take all memory or never end, and neither
-// text/template nor kustomize can be stopped. So both run in a process of their own, which executes
+// text/template nor kustomize can be stopped. So both run in a separate process, which executes
 // the agent's program again. It has limits on memory and time. Neither its interpreters (see
 // kustomize.go, chart.go) nor the kernel (see the folder cage) let it reach credentials, files or
 // the network. It asks the agent for what a release's templates look up (see process.go).

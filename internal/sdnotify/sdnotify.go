@@ -41,7 +41,7 @@ func Start(ctx context.Context, look Look, log zerolog.Logger) (stop func()) {
 	if interval, err := daemon.SdWatchdogEnabled(false); err == nil && interval > 0 {
 		n.alive, n.every = true, min(afterReady, interval/3)
 	}
-	// It outlives ctx by the drain: systemd goes on watching.
+	// It outlives ctx by the drain: systemd keeps watching.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {

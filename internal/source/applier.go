@@ -148,7 +148,7 @@ func (a *applier) bringApp(ctx context.Context, o *object, commit string, files 
 func appFile(o *object, files git.Files) ([]byte, error) {
 	text, ok := files[strings.Trim(o.Spec.Path, "/")]
 	if !ok {
-		return nil, &git.Error{Reason: git.PathMissing, Message: o.Spec.Path + " is no file, or larger than 1 MiB", Fix: "set path to the file with the App's spec"}
+		return nil, &git.Error{Reason: git.PathMissing, Message: o.Spec.Path + " is not a file, or larger than 1 MiB", Fix: "set path to the file with the App's spec"}
 	}
 	return text, nil
 }

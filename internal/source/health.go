@@ -107,6 +107,6 @@ func healthOfSet(set runnerapi.ManifestSet) (runnerapi.SourcePhase, *runnerapi.S
 
 func missing(object string) *runnerapi.SourceHealth {
 	return &runnerapi.SourceHealth{
-		Object: object, Message: object + " was applied and is not there any more: have it applied again (pipeops-runner source sync)",
+		Object: object, Message: object + " was applied and is no longer there: have it applied again (pipeops-runner source sync)",
 	}
 }

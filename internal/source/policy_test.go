@@ -137,12 +137,12 @@ func TestSource_RevokedRunnerStops(t *testing.T) {
 	require.Len(t, records, 1)
 	assert.Equal(t, "web", records[0].Name)
 
-	p.keeper.SetRevoked(nil) // the Runner was made anew, for another holder
+	p.keeper.SetRevoked(nil) // the Runner was recreated, for another holder
 	assert.Equal(t, runnerapi.SourceSuspended, p.sync("web").Phase)
 	p.keeper.SetRevoked([]string{"ci"})
 	other.Caller.RequestID = "request-3"
 	p.putBy("web", spec, other)
-	await.Until(t, "the source goes on in another Runner's name", func() bool {
+	await.Until(t, "the source continues in another Runner's name", func() bool {
 		s, err := p.keeper.Get(t.Context(), p.key("web"))
 		require.NoError(t, err)
 		return s.Runner == "ops" && s.Status.Suspension == nil && s.Status.Commit == second

@@ -77,7 +77,7 @@ func (r *reconciler) suspension(o *object) *runnerapi.SourceSuspension {
 	}
 	return &runnerapi.SourceSuspension{
 		Code: CodeRunnerRevoked, Runner: by.Runner, RequestID: by.RequestID, Since: r.now().UTC().Format(time.RFC3339),
-		Message: fmt.Sprintf("Runner %s, which put this source, was revoked; what the source has brought goes on running", by.Runner),
+		Message: fmt.Sprintf("Runner %s, which put this source, was revoked; what the source has brought keeps running", by.Runner),
 		Fix:     fmt.Sprintf("as another Runner, put it again: pipeops-runner source set AGENT %s -n %s; or delete it", o.Name, o.Namespace),
 	}
 }

@@ -364,14 +364,14 @@ func TestSource_FollowsNewCommit(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "second", cm.Data["a"])
 
-	// The status goes on being true though no commit comes.
+	// The status keeps being true though no commit comes.
 	require.NoError(t, p.env.Client.Delete(t.Context(), cm))
 	await.Until(t, "the next look is planned", func() bool { return clock.Waiters() > 1 })
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		clock.Step(runnerapi.MinSourceInterval)
 		now, err := p.keeper.Get(t.Context(), p.key("web"))
 		if assert.NoError(c, err) && assert.Equal(c, runnerapi.SourceDegraded, now.Status.Phase) {
-			assert.Contains(c, now.Status.Health.Message, "one was applied and is not there any more")
+			assert.Contains(c, now.Status.Health.Message, "one was applied and is no longer there")
 		}
 	}, patience, 100*time.Millisecond)
 	require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))
@@ -587,7 +587,7 @@ func TestSource_StatusFollowsCluster(t *testing.T) {
 	becomes("set", runnerapi.SourceReady, "")
 	_, err = env.Cluster.Kubectl(t.Context(), "-n", p.namespace, "delete", "deployment", "web")
 	require.NoError(t, err)
-	becomes("set", runnerapi.SourceDegraded, "Deployment/"+p.namespace+"/web was applied and is not there any more")
+	becomes("set", runnerapi.SourceDegraded, "Deployment/"+p.namespace+"/web was applied and is no longer there")
 
 	write("-crash-after=50ms, -exit-code=3")
 	p.sync("app")

@@ -98,7 +98,7 @@ func TestSource_BacksOff(t *testing.T) {
 		})
 		k.Wake()
 		require.NoError(t, k.Run(ctx))
-		assert.Greater(t, lists, 5, "it goes on trying")
+		assert.Greater(t, lists, 5, "it keeps trying")
 		assert.Less(t, lists, 50)
 	})
 }

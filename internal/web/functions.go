@@ -66,7 +66,7 @@ func quoted(text string) template.HTML {
 // dict returns a map, so that a component has several arguments.
 func dict(pairs ...any) (map[string]any, error) {
 	if len(pairs)%2 != 0 {
-		return nil, fmt.Errorf("dict has %d arguments, which are no pairs", len(pairs))
+		return nil, fmt.Errorf("dict has %d arguments, which are not pairs", len(pairs))
 	}
 	m := make(map[string]any, len(pairs)/2)
 	for i := 0; i < len(pairs); i += 2 {

@@ -58,7 +58,7 @@ type Away struct {
 type Pages struct {
 	Product, Place, Version string
 	Nav                     []Link
-	// Base is the path below which the site is; empty for a site of its own.
+	// Base is the path below which the site is; empty for its own site.
 	Base string
 	// SignIn says how to sign in.
 	SignIn string

@@ -75,7 +75,7 @@ func testCrash(t *testing.T, b *broker.Broker) {
 	const batch = 250
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	// The stream goes on until the broker is back, so that the crash hits it.
+	// The stream continues until the broker is back, so that the crash hits it.
 	var outbox []announce.Event
 	count, failures := uint64(0), 0
 	underWay, back, sent := make(chan struct{}), make(chan struct{}), make(chan error, 1)

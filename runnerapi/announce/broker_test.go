@@ -165,7 +165,7 @@ func sequences(events []announce.Event, agent string) []uint64 {
 	return all
 }
 
-// A Runner may start before the control plane: it reports what is missing, and goes on once it
+// A Runner may start before the control plane: it reports what is missing, and continues once it
 // is there.
 func TestConsumer_WaitsForExchange(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,7 @@ func (n Nodes) command(ctx context.Context, r *request, opts runnerapi.WriteOpti
 
 // Drain cordons a node and evicts its pods until none is left. It reports the progress every
 // other second. If ctx ends first, it returns the progress with ctx's error. Evicted pods stay
-// evicted, and another call continues. Each report belongs to a command of its own: with an
+// evicted, and another call continues. Each report belongs to its own command: with an
 // Idempotency-Key their keys are KEY-1, KEY-2 and so on. A caller that repeats the call gets the
 // same reports again, and then the drain continues.
 func (n Nodes) Drain(ctx context.Context, name string, options runnerapi.DrainOptions, opts runnerapi.WriteOptions, report func(runnerapi.Drain)) (runnerapi.Drain, error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 )
 
-// The client does not retry a poll, and the wait goes on.
+// The client does not retry a poll, and the wait continues.
 func TestWait_SurvivesOutage(t *testing.T) {
 	t.Parallel()
 	backend, looks := runnertest.NewBackend(), 0

@@ -108,7 +108,7 @@ func TestParseGitURL_ErrorHasNoResult(t *testing.T) {
 	assert.Empty(t, cert.Certificate)
 }
 
-// The certificate names the operator who acts as its Runner. A malformed name is no name.
+// The certificate names the operator who acts as its Runner. A malformed name is not a name.
 func TestOperatorExtension(t *testing.T) {
 	named := func(extensions ...pkix.Extension) string {
 		return credentials.OperatorOf(&x509.Certificate{Extensions: extensions})

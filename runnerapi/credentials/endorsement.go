@@ -60,7 +60,7 @@ func (c *Credentials) endorse(cert *tls.Certificate) error {
 		}
 		parsed, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return errors.New("endorsement: holds what is no certificate")
+			return errors.New("endorsement: holds what is not a certificate")
 		}
 		ours = ours || bytes.Equal(parsed.RawSubjectPublicKeyInfo, cert.Leaf.RawSubjectPublicKeyInfo)
 		cert.Certificate = append(cert.Certificate, block.Bytes)

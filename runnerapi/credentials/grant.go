@@ -34,7 +34,7 @@ func ParseGrant(text string) (Grant, error) {
 	}
 	selector, err := labels.Parse(text)
 	if err != nil {
-		return Grant{}, fmt.Errorf("%q is no selector of agents by label; write it as Kubernetes does, for example env=prod,region in (eu,us): %w", printable.Clip(text), err)
+		return Grant{}, fmt.Errorf("%q is not a selector of agents by label; write it as Kubernetes does, for example env=prod,region in (eu,us): %w", printable.Clip(text), err)
 	}
 	if selector.Empty() {
 		return Grant{}, nil
@@ -91,7 +91,7 @@ func decodeGrant(value []byte) (Grant, error) {
 	var text string
 	rest, err := asn1.UnmarshalWithParams(value, &text, "utf8")
 	if err != nil || len(rest) > 0 {
-		return Grant{}, errors.New(bad + "it is no text")
+		return Grant{}, errors.New(bad + "it is not a text")
 	}
 	g, err := ParseGrant(text)
 	if err == nil && g.All() {

@@ -56,7 +56,7 @@ func TestRun_StopsAfterFailedWave(t *testing.T) {
 		return nil
 	})
 	require.Len(t, outcomes, 5)
-	assert.EqualValues(t, 4, calls.Load(), "the wave of the failure goes on")
+	assert.EqualValues(t, 4, calls.Load(), "the wave of the failure continues")
 	for i, o := range outcomes {
 		assert.Equal(t, i == 4, o.Skipped, o.Agent.Name)
 		assert.Equal(t, i == 2, errors.Is(o.Err, broken), o.Agent.Name)

@@ -64,7 +64,7 @@ func startPlane(t *testing.T) *plane {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	p.url = strings.Replace(server.URL, "127.0.0.1", "localhost", 1) // httptest has a certificate of its own for addresses
+	p.url = strings.Replace(server.URL, "127.0.0.1", "localhost", 1) // httptest has its own certificate for addresses
 	p.original = p.credentials(t)
 	return p
 }

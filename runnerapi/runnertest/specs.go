@@ -107,18 +107,18 @@ var badMounts = map[string]BadSpec{
 	"a file where a volume is": {
 		`{"volumes":[{"name":"a","mountPath":"/a","emptyDir":{}}],"files":[{"path":"/a","secret":{"name":"s"}}]}`, "volumes", "mounted at the same path",
 	},
-	"a file twice":           {`{"files":[{"path":"/a","secret":{"name":"s"}},{"path":"/a","secret":{"name":"t"}}]}`, "files[1].path", "Duplicate value"},
-	"a file of nothing":      {`{"files":[{"path":"/a"}]}`, "files", "exactly one of secret and configMap"},
-	"a file of two":          {`{"files":[{"path":"/a","secret":{"name":"s"},"configMap":{"name":"s"}}]}`, "files", "exactly one of secret and configMap"},
-	"a relative path":        {`{"files":[{"path":"etc/a","secret":{"name":"s"}}]}`, "files[0].path", ""},
-	"a size that is no size": {`{"volumes":[{"name":"a","mountPath":"/a","emptyDir":{"size":"big"}}]}`, "volumes[0].emptyDir.size", ""},
+	"a file twice":              {`{"files":[{"path":"/a","secret":{"name":"s"}},{"path":"/a","secret":{"name":"t"}}]}`, "files[1].path", "Duplicate value"},
+	"a file of nothing":         {`{"files":[{"path":"/a"}]}`, "files", "exactly one of secret and configMap"},
+	"a file of two":             {`{"files":[{"path":"/a","secret":{"name":"s"},"configMap":{"name":"s"}}]}`, "files", "exactly one of secret and configMap"},
+	"a relative path":           {`{"files":[{"path":"etc/a","secret":{"name":"s"}}]}`, "files[0].path", ""},
+	"a size that is not a size": {`{"volumes":[{"name":"a","mountPath":"/a","emptyDir":{"size":"big"}}]}`, "volumes[0].emptyDir.size", ""},
 }
 
 var badPods = map[string]BadSpec{
 	"a label of ours":          {`{"podLabels":{"pipeops.io/app":"other"}}`, "podLabels", "one of the agent's own"},
 	"the label of who owns it": {`{"podLabels":{"app.kubernetes.io/managed-by":"me"}}`, "podLabels", "one of the agent's own"},
-	"a label that cannot be":   {`{"podLabels":{"a b":"c"}}`, "podLabels", "is no Kubernetes label key"},
-	"a label's value":          {`{"podLabels":{"a":"b c"}}`, "podLabels", "is no Kubernetes label value"},
+	"a label that cannot be":   {`{"podLabels":{"a b":"c"}}`, "podLabels", "is not a Kubernetes label key"},
+	"a label's value":          {`{"podLabels":{"a":"b c"}}`, "podLabels", "is not a Kubernetes label value"},
 	"an annotation of ours":    {`{"podAnnotations":{"pipeops.io/restarted-at":"x"}}`, "podAnnotations", "one of the agent's own"},
 	"root unasked":             {`{"security":{"runAsUser":0}}`, "security.runAsUser", "user 0 is root"},
 	"a capability too many":    {`{"security":{"addCapabilities":["SYS_ADMIN"]}}`, "security.addCapabilities[0]", ""},

@@ -71,7 +71,7 @@ func refuses(doc *huma.OpenAPI, op *huma.Operation, status int) {
 
 func finishAnswers(op *huma.Operation) {
 	if op.Metadata[goesOn] != nil && op.Responses["202"] == nil {
-		op.Responses["202"] = &huma.Response{Description: "Accepted; it goes on.", Content: op.Responses["200"].Content}
+		op.Responses["202"] = &huma.Response{Description: "Accepted; it continues.", Content: op.Responses["200"].Content}
 	}
 	if op.Method == http.MethodDelete && op.Responses["204"] == nil {
 		op.Responses["204"] = &huma.Response{Description: "Deleted by an earlier sending of the same command, whose answer was lost."}

@@ -125,7 +125,7 @@ func (s *eventCalls) streamEvents(ctx context.Context, w http.ResponseWriter, ke
 
 // events calls the backend and returns errors that may be sent to the caller.
 func (s *eventCalls) events(ctx context.Context, key runnerapi.Key, opts runnerapi.EventOptions, emit func(runnerapi.AppEvent) error) (err error) {
-	defer func() { // in a goroutine of its own, out of reach of recoverPanics
+	defer func() { // in a separate goroutine, out of reach of recoverPanics
 		if reason := recover(); reason != nil {
 			err = s.wireError(ctx, fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
 		}
@@ -135,7 +135,7 @@ func (s *eventCalls) events(ctx context.Context, key runnerapi.Key, opts runnera
 	case ctx.Err() != nil && errors.As(context.Cause(ctx), new(*runnerapi.Error)):
 		return s.wireError(ctx, ctx.Err())
 	case transport.Drained(ctx):
-		return problem.Errorf(problem.Unavailable, "call again with Last-Event-ID: another instance goes on", "the agent is shutting down")
+		return problem.Errorf(problem.Unavailable, "call again with Last-Event-ID: another instance continues", "the agent is shutting down")
 	case err == nil || ctx.Err() != nil:
 		return nil
 	}

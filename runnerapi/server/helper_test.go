@@ -34,7 +34,7 @@ var (
 	_ backend.Routes     = client.Routes{}
 )
 
-// served is a server of its own beside a fake agent, with the agent's identity.
+// served is its own server beside a fake agent, with the agent's identity.
 type served struct {
 	agent   *runnertest.Agent
 	address string
@@ -44,7 +44,7 @@ type served struct {
 func (s *served) Client() *client.Client {
 	return s.agent.ClientWith(func(c *client.Config) {
 		c.EdgeAddresses = []string{s.address}
-		c.Around = nil // it has no journal, so its writes are no operations
+		c.Around = nil // it has no journal, so its writes are not operations
 	})
 }
 

@@ -101,7 +101,7 @@ func TestRunnerAPI_LimitsRapidReset(t *testing.T) {
 	require.NoError(t, err)
 	defer hostile.Reset(conn)
 	_, err = hostile.Ended(conn, impatience)
-	require.NoError(t, err, "the server ends a connection that goes on resetting")
+	require.NoError(t, err, "the server ends a connection that continues resetting")
 	close(leave)
 	assert.LessOrEqual(t, len(entered), 250)
 }
@@ -112,7 +112,7 @@ func TestRunnerAPI_EndsSlowRequests(t *testing.T) {
 	target := attackOn(t, runnertest.Start(t, runnertest.NewBackend()), "evil")
 	for _, slow := range hostile.Slow("/v1/cluster") {
 		if slow.Name == "body" || slow.Name == "chunks" {
-			continue // bodies have a timeout of their own, and a Runner has its share of them
+			continue // bodies have their own timeout, and a Runner has its share of them
 		}
 		t.Run(slow.Name, func(t *testing.T) {
 			t.Parallel()

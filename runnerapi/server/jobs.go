@@ -17,7 +17,7 @@ type jobCalls struct {
 
 func (s *jobCalls) routes() {
 	registerLong(s.calls, s.mayWaitFor(operation("put-job", "Jobs", "Run a Job",
-		"Runs it once. The same again changes nothing; another spec, or another name of its run, runs it anew after the run before has been removed. "+
+		"Runs it once. The same again changes nothing; another spec, or another name of its run, runs it again after the run before has been removed. "+
 			"With wait it answers when the Job has ended, or cannot go on.", runnerapi.MaxAppBody), reflect.TypeFor[runnerapi.Job]()), s.putJob)
 	registerLong(s.calls, operation("get-job", "Jobs", "Get a Job",
 		"How it stands: its state, tries, exit code and, when something is wrong, the diagnosis with the last lines of its log.", 0), s.getJob)

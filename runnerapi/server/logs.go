@@ -41,7 +41,7 @@ func (in *logsInput) options() (runnerapi.LogOptions, error) {
 			"a run that is over cannot be followed").WithField("query.previous")
 	}
 	if !utf8.ValidString(in.Grep) {
-		return runnerapi.LogOptions{}, problem.Errorf(problem.Invalid, "give text in UTF-8", "grep is no text in UTF-8").WithField("query.grep")
+		return runnerapi.LogOptions{}, problem.Errorf(problem.Invalid, "give text in UTF-8", "grep is not a text in UTF-8").WithField("query.grep")
 	}
 	return runnerapi.LogOptions{Follow: in.Follow, Tail: in.Tail, Since: since, Previous: in.Previous, Container: in.Container, Grep: in.Grep}, nil
 }
@@ -117,7 +117,7 @@ type logReader func(ctx context.Context, emit func(runnerapi.LogLine) error) err
 
 // logs calls the backend and returns errors that may be sent to the caller.
 func (s *calls) logs(ctx context.Context, opts runnerapi.LogOptions, read logReader, emit func(runnerapi.LogLine) error) (err error) {
-	defer func() { // in a goroutine of its own, out of reach of recoverPanics
+	defer func() { // in a separate goroutine, out of reach of recoverPanics
 		if reason := recover(); reason != nil {
 			err = s.wireError(ctx, fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
 		}
@@ -132,7 +132,7 @@ func (s *calls) logs(ctx context.Context, opts runnerapi.LogOptions, read logRea
 	case ctx.Err() != nil && errors.As(context.Cause(ctx), new(*runnerapi.Error)):
 		return s.wireError(ctx, ctx.Err())
 	case transport.Drained(ctx) && opts.Follow:
-		return problem.Errorf(problem.Unavailable, "call again: another instance goes on", "the agent is shutting down")
+		return problem.Errorf(problem.Unavailable, "call again: another instance continues", "the agent is shutting down")
 	case err == nil:
 		return nil
 	}

@@ -48,7 +48,7 @@ func (s *manifestCalls) routes() {
 		"What it holds, and how each object is.", 0), s.getSet)
 	registerLong(s.calls, mayGoOn(operation("delete-set", "Manifests", "Delete a set of manifests",
 		"Deletes what it holds, and its inventory when nothing is left, the pods of its objects neither. It answers 202 when something "+
-			"is not gone after 20 s, and says what holds it; it goes on in the cluster, and the set stays until it is deleted again with "+
+			"is not gone after 20 s, and says what holds it; it continues in the cluster, and the set stays until it is deleted again with "+
 			"nothing left. The customer's policy has to name this command and the kinds.", 0)), s.deleteSet)
 	s.describeManifests()
 }

@@ -48,7 +48,7 @@ func (s *nodeCalls) routes() {
 	registerLong(s.calls, mayGoOn(operation("drain-node", "Cluster", "Drain a node",
 		"Cordons the node and has its pods evicted, as their disruption budgets allow; pods of DaemonSets and static pods stay. "+
 			"With wait, refused evictions are tried again for so long. Answers 200 when the node is empty and 202 when pods remain: "+
-			"the body says which and why, and calling again goes on. A pod whose eviction fails keeps none of the others. The customer's policy has to name this command.", request.MaxSmallBody)), s.drainNode)
+			"the body says which and why, and calling again continues. A pod whose eviction fails keeps none of the others. The customer's policy has to name this command.", request.MaxSmallBody)), s.drainNode)
 }
 
 func (s *nodeCalls) listNodes(ctx context.Context, in *struct{ params.Page }) (*nodeListOutput, error) {
@@ -151,7 +151,7 @@ func (s *nodeCalls) listEvents(ctx context.Context, in *struct {
 	if in.Since != "" {
 		d, err := time.ParseDuration(in.Since)
 		if err != nil || d <= 0 {
-			return nil, problem.Errorf(problem.Invalid, "give a duration such as 10m", "since is no positive duration").WithField("query.since")
+			return nil, problem.Errorf(problem.Invalid, "give a duration such as 10m", "since is not a positive duration").WithField("query.since")
 		}
 		filter.Since = d
 	}

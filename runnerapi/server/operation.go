@@ -91,7 +91,7 @@ func (s *calls) mayWaitFor(op huma.Operation, answer reflect.Type) huma.Operatio
 			Content:     map[string]*huma.MediaType{"application/json": {Schema: schema}},
 		},
 		"202": {
-			Description: "Accepted; it goes on.",
+			Description: "Accepted; it continues.",
 			Content:     map[string]*huma.MediaType{"application/json": {Schema: schema}},
 		},
 	}

@@ -81,7 +81,7 @@ func (s *operationCalls) releaseOutcome(ctx context.Context, r backend.Record) (
 	case problem.Is(err, problem.NotFound) && (r.Command == "delete-release" || was.Status == runnerapi.ReleaseUninstalled):
 		return runnerapi.OperationSucceeded, "", nil
 	case problem.Is(err, problem.NotFound):
-		return runnerapi.OperationSuperseded, "the release is not there any more", nil
+		return runnerapi.OperationSuperseded, "the release is no longer there", nil
 	case err != nil:
 		return "", "", err
 	}
@@ -100,5 +100,5 @@ func (s *operationCalls) releaseOutcome(ctx context.Context, r backend.Record) (
 			return runnerapi.OperationPending, at.Description, nil
 		}
 	}
-	return runnerapi.OperationSuperseded, "the revision is not kept any more", nil
+	return runnerapi.OperationSuperseded, "the revision is no longer kept", nil
 }

@@ -18,7 +18,7 @@ type pipelineCalls struct {
 func (s *pipelineCalls) routes() {
 	registerLong(s.calls, s.mayWaitFor(operation("put-pipeline", "Pipelines", "Run a Pipeline",
 		"Runs its jobs one after the other, and stops at the first that fails. The same again changes nothing; another spec, or another name of its run, "+
-			"runs it anew from the first job on, after the run before has been removed. With wait it answers when the Pipeline has ended, or cannot go on.",
+			"runs it again from the first job on, after the run before has been removed. With wait it answers when the Pipeline has ended, or cannot go on.",
 		runnerapi.MaxAppBody), reflect.TypeFor[runnerapi.Pipeline]()), s.putPipeline)
 	registerLong(s.calls, operation("get-pipeline", "Pipelines", "Get a Pipeline",
 		"How it and each of its jobs stand, which one failed, and why.", 0), s.getPipeline)

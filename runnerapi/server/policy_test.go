@@ -145,7 +145,7 @@ func TestPolicy_CheckedForEveryCall(t *testing.T) {
 		assert.Equal(t, runnertest.RunnerName, last.Runner)
 		assert.Equal(t, strings.Contains(c.Path, "{namespace}") || c.Path == "/v1/apply", last.Namespace != "", c.Path)
 		named := c.Upgrades() || c.ID == runnerapi.KubernetesCall || c.ID == "get-join-token"
-		assert.Equal(t, c.Method == http.MethodGet, c.Access == runnerapi.Reads || named, "a call that is no GET changes something: %s %s", c.Method, c.Path)
+		assert.Equal(t, c.Method == http.MethodGet, c.Access == runnerapi.Reads || named, "a call that is not a GET changes something: %s %s", c.Method, c.Path)
 	}
 	assert.Empty(t, agent.Backend.Calls())
 }

@@ -34,11 +34,11 @@ type releaseCalls struct {
 
 func (s *releaseCalls) routes() {
 	const named = " The customer's policy has to name this command."
-	const untilDone = " Answers 202 while it goes on, and 200 with the outcome where wait was long enough: a revision that failed is an outcome. " +
+	const untilDone = " Answers 202 while it continues, and 200 with the outcome where wait was long enough: a revision that failed is an outcome. " +
 		"One command at a time works on a release; another is refused (409), naming the one at work."
 	registerLong(s.calls, mayGoOn(operation("put-release", "Releases", "Install or upgrade a Helm release",
 		"Takes the chart from a repository, a registry or the body, renders it, and refuses it whole when an object is not allowed, before anything is changed. "+
-			"A revision is deployed when its objects are ready, and failed when they are not in time. A command that broke off leaves a failed revision, and the next one goes on."+
+			"A revision is deployed when its objects are ready, and failed when they are not in time. A command that broke off leaves a failed revision, and the next one continues."+
 			untilDone+named+" See docs/deployer/helm-releases.md.", runnerapi.MaxReleaseBody)), s.putRelease)
 	register(s.calls, operation("get-release", "Releases", "Get a Helm release",
 		"Its newest revision, with the command that is at work on it. Neither values nor notes nor manifests are told.", 0), s.getRelease)
@@ -51,7 +51,7 @@ func (s *releaseCalls) routes() {
 	registerLong(s.calls, mayGoOn(operation("delete-release", "Releases", "Uninstall a Helm release",
 		"Deletes what the release made, but for what its chart says to keep, and its history. It is uninstalled when its pods are gone too: until then the operation's progress, "+
 			"and the message of each object, name what holds them. What is not gone after 5 minutes makes it failed, with what holds it as the description; "+
-			"it goes on in the cluster, and the release stays until it is deleted again with nothing left."+untilDone+named, 0)), s.deleteRelease)
+			"it continues in the cluster, and the release stays until it is deleted again with nothing left."+untilDone+named, 0)), s.deleteRelease)
 }
 
 // releaseOptions returns options with which the policy is asked about what a chart brings.
@@ -126,7 +126,7 @@ func (s *releaseCalls) command(ctx context.Context, p params.Release, w params.W
 	return out, nil
 }
 
-// outcome waits for a command's end. A release that is not there any more was
+// outcome waits for a command's end. A release that is no longer there was
 // uninstalled: the answer is what it was.
 func (s *releaseCalls) outcome(ctx context.Context, key runnerapi.Key, was runnerapi.Release, wait time.Duration) (runnerapi.Release, error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)

@@ -107,7 +107,7 @@ func TestJob_Lifecycle(t *testing.T) {
 	require.NoError(t, err)
 	items, err := c.Jobs().List(t.Context(), "production")
 	require.NoError(t, err)
-	require.Len(t, items, 1, "an App that serves is no Job")
+	require.Len(t, items, 1, "an App that serves is not a Job")
 	for what, call := range map[string]func(runnerapi.Key) error{
 		"get":    func(k runnerapi.Key) error { _, err := c.Jobs().Get(t.Context(), k); return err },
 		"delete": func(k runnerapi.Key) error { return c.Jobs().Delete(t.Context(), k, runnerapi.WriteOptions{}) },

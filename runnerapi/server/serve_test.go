@@ -120,7 +120,7 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// inMemory runs a test with the bytes of HTTP/1.1, each time on a connection of its own.
+// inMemory runs a test with the bytes of HTTP/1.1, each time on a separate connection.
 func inMemory(t *testing.T, test func(t *testing.T, send func(request string) (*http.Response, string, time.Duration))) {
 	t.Helper()
 	identity := verified(t, http.MethodGet, "/").TLS

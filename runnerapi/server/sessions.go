@@ -203,7 +203,7 @@ func (s *sessionCalls) ending(ctx, working context.Context, err error) error {
 	case errors.As(context.Cause(ctx), new(*runnerapi.Error)): // the policy allows it no more
 		return s.wireError(ctx, ctx.Err())
 	case transport.Drained(ctx):
-		return problem.Errorf(problem.Unavailable, "call again: another instance goes on", "the agent is shutting down")
+		return problem.Errorf(problem.Unavailable, "call again: another instance continues", "the agent is shutting down")
 	case working.Err() != nil:
 		return problem.Errorf(problem.Unavailable, "call again", "the connection was given up")
 	case err != nil:

@@ -130,7 +130,7 @@ agent_explain() {
       ;;
     *approval_pending*)
       number=PO-4010 why="its token is one whose registrations an operator approves"
-      fix="on the control plane: $(held_command "$1" "pipeops-controlplane agent list"); the agent goes on by itself then"
+      fix="on the control plane: $(held_command "$1" "pipeops-controlplane agent list"); the agent continues by itself then"
       ;;
     *"'s clock"*)
       number=PO-4009 why="this machine's clock and the control plane's do not agree" fix="timedatectl set-ntp true; date -u"

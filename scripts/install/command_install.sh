@@ -70,7 +70,7 @@ preflight() {
 }
 
 # control_plane_date asks the control plane for its time. Nothing secret is sent
-# and nothing but the time is believed, so an unknown CA is no reason to stop:
+# and nothing but the time is believed, so an unknown CA is not a reason to stop:
 # the agent itself knows the CA by the token, and checks.
 control_plane_date() {
   ca_arguments

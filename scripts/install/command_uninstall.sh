@@ -41,7 +41,7 @@ uninstall_cluster_objects() {
   uninstall_apps
   uninstall_components
   step "the agent's objects"
-  # Namespaces have a rule of their own, and go last.
+  # Namespaces have their own rule, and go last.
   manifest_without_namespaces "$STATE_DIR/agent.yaml" |
     "${kube[@]}" delete --ignore-not-found --wait=true -f - >"$tmp_dir/delete.log" 2>&1 || remains+=("objects of the agent: $(tail -n 1 "$tmp_dir/delete.log")")
   logged "${kube[@]}" -n "$NAMESPACE" delete --ignore-not-found configmap/pipeops-agent configmap/pipeops-agent-ca secret/pipeops-agent \

@@ -54,7 +54,7 @@ k3s_number() {
 upgrade_k3s_wanted() {
   [[ $1 != "$K3S_VERSION" ]] || return 1
   local has wants minor="${1%.*}"
-  k3s_number "$K3S_VERSION" || fail "$EXIT_USAGE" PO-9002 "K3S_VERSION=$K3S_VERSION is no version of k3s" "it is to have the form of $RELEASE_K3S_VERSION" "unset K3S_VERSION"
+  k3s_number "$K3S_VERSION" || fail "$EXIT_USAGE" PO-9002 "K3S_VERSION=$K3S_VERSION is not a version of k3s" "it is to have the form of $RELEASE_K3S_VERSION" "unset K3S_VERSION"
   wants="$REPLY"
   k3s_number "$1" || fail "$EXIT_CLUSTER" PO-9309 "the version of the installed k3s is unknown" "$bin_dir/k3s --version does not tell one" "install.sh install"
   has="$REPLY"

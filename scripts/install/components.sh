@@ -36,7 +36,7 @@ components_choose() {
   components_wanted=none
 }
 
-# components_start has the Job begin, which goes on while the agent registers.
+# components_start has the Job begin, which continues while the agent registers.
 components_start() {
   components_choose
   [[ $components_wanted != none ]] || return 0
@@ -217,7 +217,7 @@ components_failed() {
   local what="$1" why="$2"
   components_end
   fail "$EXIT_COMPONENTS" PO-9308 "not all components are installed: $what" "$why" \
-    "mend that, and run this again: it goes on from there; COMPONENTS=none leaves them out"
+    "mend that, and run this again: it continues from there; COMPONENTS=none leaves them out"
 }
 
 # components_end takes away the Job and its rights.

@@ -258,7 +258,7 @@ facts_replay() {
     line=$((line + 1))
     [[ -n $key && $key != '#'* ]] || continue
     if ! [[ $key =~ ^[A-Z0-9_]+$ ]] || ! fact_sound "$key" "$value"; then
-      usage_error "line $line of $1 is no fact: record it with install.sh cluster-info -o env"
+      usage_error "line $line of $1 is not a fact: record it with install.sh cluster-info -o env"
     fi
     fact "$key" "$value"
   done <"$1"

@@ -48,7 +48,7 @@ kube_read() {
 }
 
 # kube_apply puts everything into the cluster in one go: the agent, its settings
-# and the namespaces. An agent whose settings have changed starts anew.
+# and the namespaces. An agent whose settings have changed restarts.
 kube_apply() {
   local code=0
   step "the agent $PIPEOPS_VERSION into the cluster"
@@ -69,7 +69,7 @@ kube_apply() {
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
   # Lines that were not there before are settings that have changed.
   if [[ -s $tmp_dir/before ]] && grep -E '^(ConfigMap|Secret)/pipeops-agent(-ca|-proxy)? ' "$tmp_dir/apply.log" | grep -qvxFf "$tmp_dir/before"; then
-    say "    settings have changed: the agent starts anew"
+    say "    settings have changed: the agent restarts"
     logged "${kube[@]}" -n "$NAMESPACE" rollout restart deployment/pipeops-agent || true
   fi
 }

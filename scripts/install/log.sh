@@ -77,7 +77,7 @@ logged() {
   return "$code"
 }
 
-# on_error is for failures without a message of their own.
+# on_error is for failures without their own message.
 on_error() {
   fail "$EXIT_UNEXPECTED" PO-9001 "line $1: \`$2\` failed unexpectedly" "this is a bug, or a machine that was not tried yet" \
     "run it again, and if it stays: report it with the log"

@@ -58,11 +58,11 @@ settings_load() {
   PIPEOPS_CA_FILE="${PIPEOPS_CA_FILE:-}"
   PIPEOPS_WAIT="${PIPEOPS_WAIT:-180}"
   # At once, and for each command: Bash would run what stands in a number.
-  number "$PIPEOPS_WAIT" || fail "$EXIT_USAGE" PO-9002 "PIPEOPS_WAIT=$PIPEOPS_WAIT is no number of seconds" \
+  number "$PIPEOPS_WAIT" || fail "$EXIT_USAGE" PO-9002 "PIPEOPS_WAIT=$PIPEOPS_WAIT is not a number of seconds" \
     "it is how long to wait for Kubernetes and the agent" "unset PIPEOPS_WAIT"
   PIPEOPS_WAIT="$REPLY"
   if ! number "${PIPEOPS_UPDATE_SIGNATURES:-1}" || ((REPLY < 1)); then
-    fail "$EXIT_USAGE" PO-9002 "PIPEOPS_UPDATE_SIGNATURES=$PIPEOPS_UPDATE_SIGNATURES is no number of signatures" \
+    fail "$EXIT_USAGE" PO-9002 "PIPEOPS_UPDATE_SIGNATURES=$PIPEOPS_UPDATE_SIGNATURES is not a number of signatures" \
       "it is how many signatures another version needs" "unset PIPEOPS_UPDATE_SIGNATURES"
   fi
   PIPEOPS_UPDATE_SIGNATURES="$REPLY"

@@ -28,7 +28,7 @@ signature_check() {
     "they were changed on their way, or the maintainers have another key by now" "get install.sh of $PIPEOPS_VERSION from where you got this one; if it stays, do not use this source"
 }
 
-# signatures_split FILE puts each signature into a file of its own, below signatures_dir.
+# signatures_split FILE puts each signature into its own file, below signatures_dir.
 signatures_split() {
   signatures_dir="$tmp_dir/signatures"
   rm -rf "$signatures_dir"

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestDockerfile_BasesPinned: what a Dockerfile starts from is nothing, a stage of its own,
+// TestDockerfile_BasesPinned: what a Dockerfile starts from is nothing, its own stage,
 // or an image by digest.
 func TestDockerfile_BasesPinned(t *testing.T) {
 	stages, seen := map[string]bool{"scratch": true}, 0

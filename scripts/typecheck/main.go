@@ -32,7 +32,7 @@ func run(out io.Writer, platforms string, patterns []string) error {
 	for platform := range strings.SplitSeq(platforms, ",") {
 		os, arch, ok := strings.Cut(platform, "/")
 		if !ok {
-			return fmt.Errorf("-platforms: %q is no OS/ARCH, such as windows/amd64", platform)
+			return fmt.Errorf("-platforms: %q is not an OS/ARCH, such as windows/amd64", platform)
 		}
 		mistakes, err := check(os, arch, patterns)
 		if err != nil {

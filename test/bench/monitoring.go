@@ -29,7 +29,7 @@ import (
 
 // monitoring measures the memory of the agent and of monitoring as a small machine has them.
 type monitoring struct {
-	Apps    int `flag:"apps" usual:"20" short:"2" help:"Apps, each with metrics of its own"`
+	Apps    int `flag:"apps" usual:"20" short:"2" help:"Apps, each with its own metrics"`
 	Lines   int `flag:"lines" usual:"20" help:"lines that all Apps together log a second"`
 	Seconds int `flag:"seconds" usual:"900" short:"30" help:"how long to watch after Prometheus has found all"`
 

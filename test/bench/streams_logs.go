@@ -45,7 +45,7 @@ func (r *reader) take(l runnerapi.LogLine) error {
 	if changed != nil {
 		r.complaint = changed
 		r.wrong++
-		return nil //nolint:nilerr // it is counted, and the reader goes on
+		return nil //nolint:nilerr // it is counted, and the reader continues
 	}
 	r.last = n
 	r.lines.Add(1)

@@ -96,8 +96,8 @@ func (b *Broker) start(ctx context.Context) error {
 	return nil
 }
 
-// launch starts a process in a session of its own, with its output in a file. Unless the broker
-// is mortal, the process goes on without us. The channel is closed when it has exited.
+// launch starts a process in a separate session, with its output in a file. Unless the broker
+// is mortal, the process continues without us. The channel is closed when it has exited.
 func (b *Broker) launch(ctx context.Context, program string, args ...string) (<-chan struct{}, error) {
 	log, err := os.OpenFile(b.outputFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

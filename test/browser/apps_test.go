@@ -165,7 +165,7 @@ func (br *branch) deploy() {
 	br.shows("Healthy")
 }
 
-// logs opens the log, which goes on.
+// logs opens the log, which continues.
 func (br *branch) logs() {
 	b := br.browser
 	b.Visit(br.site+br.app("web", ""), "h1")
@@ -174,7 +174,7 @@ func (br *branch) logs() {
 		return browser.Get(b, chromedp.Evaluate[int](`document.querySelectorAll("#lines li").length`))
 	}
 	before := count()
-	await.Until(br.t, "the log goes on", func() bool { return count() > before+5 })
+	await.Until(br.t, "the log continues", func() bool { return count() > before+5 })
 	assert.Contains(br.t, b.Text(), "listening on")
 	lines := browser.Get(b, chromedp.Evaluate[[]string](`[...document.querySelectorAll("#lines li")].map(l => l.textContent)`))
 	seen := map[string]bool{}

@@ -24,7 +24,7 @@ const gate = "127.0.0.1:1080"
 
 var errNotLoopback = errors.New("a test's browser reaches loopback alone")
 
-// apart starts a browser in a network namespace of its own. Chromium closes its connections when an
+// apart starts a browser in its own network namespace. Chromium closes its connections when an
 // interface of its machine changes, and tests beside this one make networks for pods.
 func apart(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}

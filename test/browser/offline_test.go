@@ -34,7 +34,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
-// machine is an agent as a service, with a control plane of its own behind a real tunnel.
+// machine is an agent as a service, with its own control plane behind a real tunnel.
 type machine struct {
 	plane  *planetest.Plane
 	health string // the agent's port
@@ -125,7 +125,7 @@ func (s *scene) offline(t *testing.T, b *browser.Browser) {
 
 	s.network.Set(faultproxy.Condition{Cut: true})
 	shows(t, b, "The Kubernetes API cannot be reached", true)
-	assert.Regexp(t, `Since 20\d\d-[^\n]+ The page shows the state of then, and goes on by itself`, b.Text())
+	assert.Regexp(t, `Since 20\d\d-[^\n]+ The page shows the state of then, and continues by itself`, b.Text())
 	assert.Contains(t, b.Text(), "production/while-away", "what was read stays")
 	b.Accessible("cluster away")
 	b.Fits("cluster away")

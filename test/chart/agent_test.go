@@ -51,7 +51,7 @@ func TestChart_Life(t *testing.T) {
 	shell(t, documented(t, "upgrade"))
 	upgraded := awaitAgent(t, clusterName, version)
 	assert.Equal(t, strings.Fields(first)[1], strings.Fields(upgraded)[1], "the agent keeps its ID")
-	assert.Equal(t, pods, shell(t, "kubectl -n shop get pods -o name"), "the App goes on running")
+	assert.Equal(t, pods, shell(t, "kubectl -n shop get pods -o name"), "the App keeps running")
 	pipeops(t, "scale", clusterName, "web", "-n", "shop", "--replicas", "2")
 
 	pipeops(t, "namespace", "delete", clusterName, "shop", "--yes")

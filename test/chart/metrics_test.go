@@ -63,7 +63,7 @@ func TestChart_MetricsWaitForMonitoring(t *testing.T) {
 	assert.NotContains(t, off, "Service pipeops-agent-metrics")
 }
 
-// environment returns the variables of a workload's container that have a value of their own.
+// environment returns the variables of a workload's container that have their own value.
 func environment(t *testing.T, o *unstructured.Unstructured) map[string]any {
 	t.Helper()
 	all := map[string]any{}

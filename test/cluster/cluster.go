@@ -71,7 +71,7 @@ func Get(name string) (*Cluster, error) {
 		return nil, err
 	}
 	if !c.Running() {
-		return nil, fmt.Errorf("cluster %s is not running (any more); `up` starts it anew: %w", name, ErrNotFound)
+		return nil, fmt.Errorf("cluster %s is not running (any more); `up` starts it again: %w", name, ErrNotFound)
 	}
 	return c, nil
 }

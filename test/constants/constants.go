@@ -64,7 +64,7 @@ func literals(t testing.TB, constant *ast.ValueSpec) (values []string) {
 	for i, value := range constant.Values {
 		literal, ok := value.(*ast.BasicLit)
 		if !ok || literal.Kind != token.STRING {
-			t.Fatalf("%s is no string literal", constant.Names[i].Name)
+			t.Fatalf("%s is not a string literal", constant.Names[i].Name)
 		}
 		text, err := strconv.Unquote(literal.Value)
 		if err != nil {

@@ -51,10 +51,10 @@ func (d *Document) Check(a Answer) error {
 	return d.checkBody(op, answer, a)
 }
 
-// checkNoCall looks at the answer to what is no call.
+// checkNoCall looks at the answer to what is not a call.
 func (d *Document) checkNoCall(a Answer) error {
 	if a.Status != http.StatusNotFound && a.Status != http.StatusMethodNotAllowed && a.Status != http.StatusBadRequest {
-		return fmt.Errorf("%s %s is no call, and was answered with %d", a.Method, a.Path, a.Status)
+		return fmt.Errorf("%s %s is not a call, and was answered with %d", a.Method, a.Path, a.Status)
 	}
 	if a.Status == http.StatusMethodNotAllowed && a.Header.Get("Allow") == "" {
 		return errors.New("a 405 without Allow")
@@ -115,10 +115,10 @@ func checkKubernetes(a Answer) error {
 		Code                                      int
 	}
 	if err := json.Unmarshal(a.Body, &status); media != "application/json" || err != nil {
-		return fmt.Errorf("an error of content type %s is no Status: %w", media, err)
+		return fmt.Errorf("an error of content type %s is not a Status: %w", media, err)
 	}
 	if status.APIVersion != "v1" || status.Kind != "Status" || status.Status != "Failure" || status.Message == "" || status.Code != a.Status {
-		return fmt.Errorf("the answer %d is no Status: %+v", a.Status, status)
+		return fmt.Errorf("the answer %d is not a Status: %+v", a.Status, status)
 	}
 	return nil
 }

@@ -143,7 +143,7 @@ func (d *Document) validate(pointer string, body []byte) error {
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("the body is no JSON: %w", err)
+		return fmt.Errorf("the body is not JSON: %w", err)
 	}
 	if err := schema.Validate(value); err != nil {
 		return fmt.Errorf("the body is not what the document says: %w", err)

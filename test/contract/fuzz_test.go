@@ -171,7 +171,7 @@ func (f *fuzzer) exchange(r contract.Request, client *http.Client) (contract.Ans
 	return answer, err
 }
 
-// firstEvent reads no more: without a node nothing settles, and the stream goes on.
+// firstEvent reads no more: without a node nothing settles, and the stream continues.
 func firstEvent(body io.Reader, method string) ([]byte, error) {
 	var read []byte
 	for method != http.MethodHead && !bytes.Contains(read, []byte("\n\n")) {

@@ -31,6 +31,6 @@ func TestRunner_InPython(t *testing.T) {
 	require.NoError(t, err, string(out))
 	var told struct{ Calls, Succeeded int }
 	require.NoError(t, json.Unmarshal(out, &told), string(out))
-	assert.GreaterOrEqual(t, told.Calls, 60, "each call of the document that is no WebSocket")
+	assert.GreaterOrEqual(t, told.Calls, 60, "each call of the document that is not a WebSocket")
 	assert.GreaterOrEqual(t, told.Succeeded, 25, "without nodes, metrics and charts")
 }

@@ -37,7 +37,7 @@ func TestAround_FailsViolatingCall(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, body, got)
 	_, err = get("/healthz", true)
-	require.NoError(t, err, "it is no call")
+	require.NoError(t, err, "it is not a call")
 	assert.Empty(t, reported)
 
 	body = `{"items":[{}]}`

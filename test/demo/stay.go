@@ -45,7 +45,7 @@ helm: docs/cluster-owner/policy.md.`,
 	d.say("\ngoing away ...")
 }
 
-// close takes everything down on a context of its own: the performance's may
+// close takes everything down on its own context: the performance's may
 // have ended.
 func (d *demo) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 )
 
-// defaultWidth is for an output that is no terminal.
+// defaultWidth is for an output that is not a terminal.
 const defaultWidth = 160
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
@@ -22,7 +22,7 @@ func width() int {
 	return defaultWidth
 }
 
-// ownTerminal makes the demo a process group of its own in the terminal's foreground, and returns
+// ownTerminal makes the demo its own process group in the terminal's foreground, and returns
 // what gives the terminal back. make would get Ctrl-C too otherwise, and calls a recipe failed
 // then, however well it ended.
 func ownTerminal() (giveBack func()) {

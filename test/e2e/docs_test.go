@@ -70,7 +70,7 @@ func (s *shell) run(t *testing.T, text string) string {
 	return string(out)
 }
 
-// follow runs what goes on until it is interrupted, once it has printed what is
+// follow runs what continues until it is interrupted, once it has printed what is
 // wanted.
 func (s *shell) follow(t *testing.T, text, want string) {
 	t.Helper()
@@ -82,7 +82,7 @@ func (s *shell) follow(t *testing.T, text, want string) {
 	})
 }
 
-// until runs what goes on until it is interrupted: with Ctrl-C, once a condition
+// until runs what continues until it is interrupted: with Ctrl-C, once a condition
 // holds, which may look at what it has printed.
 func (s *shell) until(t *testing.T, text string, holds func(ctx context.Context, said string) error) {
 	t.Helper()

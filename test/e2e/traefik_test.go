@@ -69,7 +69,8 @@ func installTraefik(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, chart, 1)
 	load(t, upstream.Traefik)
-	// Ingresses need none of Traefik's own kinds, and one file of those in the archive is no kind.
+	// Ingresses need none of Traefik's own kinds, and one file of those in the archive is not a
+	// kind.
 	helm(t, "install", traefik, chart[0], "--namespace", traefik, "--create-namespace", "--skip-crds",
 		"--set", "providers.kubernetesCRD.enabled=false", "--set", "image.tag="+upstream.TraefikVersion,
 		"--set", "global.checkNewVersion=false", "--set", "accessLog.enabled=true")

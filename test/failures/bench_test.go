@@ -52,7 +52,7 @@ type bench struct {
 	applier    *manifests.Applier
 	newHelm    func() *helm.Releases
 	outcomes   map[string]chan outcome
-	ctx        context.Context //nolint:containedctx // of what goes on beside the test
+	ctx        context.Context //nolint:containedctx // of what continues beside the test
 	work       *sync.WaitGroup
 }
 
@@ -216,7 +216,7 @@ func (b *bench) app(ctx context.Context, f Failure) (out outcome) {
 	return out
 }
 
-// set applies manifests, which waits until they are ready or will not become so, and goes on
+// set applies manifests, which waits until they are ready or will not become so, and continues
 // asking how the set is until its diagnosis is there.
 func (b *bench) set(ctx context.Context, f Failure, docs manifests.Documents) (out outcome) {
 	set := manifests.Set{Namespace: b.key(f, aSet).Namespace, Name: f.Name}
@@ -253,7 +253,7 @@ func (b *bench) set(ctx context.Context, f Failure, docs manifests.Documents) (o
 	return out
 }
 
-// release puts a chart, waits for the command's end, and goes on asking how the release is until
+// release puts a chart, waits for the command's end, and keeps asking how the release is until
 // its diagnosis is there.
 func (b *bench) release(ctx context.Context, f Failure, archive []byte) (out outcome) {
 	key, releases := b.key(f, aRelease), b.newHelm()

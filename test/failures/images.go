@@ -58,7 +58,7 @@ func asUser(t *testing.T, img v1.Image, user string) v1.Image {
 
 func withFiles(t *testing.T, img v1.Image) v1.Image {
 	t.Helper()
-	const text = "this is no program\n"
+	const text = "this is not a program\n"
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for name, mode := range map[string]int64{"garbage": 0o755, "plain": 0o644} {

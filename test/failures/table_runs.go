@@ -12,7 +12,7 @@ func ofRuns(i Images) []Failure {
 	cron := func(s runnerapi.Schedule) runnerapi.AppSpec {
 		return with(as(runnerapi.TypeCronJob, fails), func(a *runnerapi.AppSpec) { a.Schedule = &s })
 	}
-	alone := "an App is no bare pod"
+	alone := "an App is not a bare pod"
 	return []Failure{
 		{
 			Name: "failing-job", Spec: once(fails), Signal: FailedRun,

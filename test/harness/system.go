@@ -25,7 +25,7 @@ type Options struct {
 	Out io.Writer
 	// ControlPlaneArgs are added to those of `pipeops-controlplane serve`.
 	ControlPlaneArgs []string
-	// GatewayDomain gives the control plane a gateway with a CA of its own.
+	// GatewayDomain gives the control plane a gateway with its own CA.
 	GatewayDomain string
 	// Kubernetes has options of our own cluster; its name and output are the system's.
 	Kubernetes cluster.Options

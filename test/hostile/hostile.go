@@ -24,7 +24,7 @@ type Attack struct {
 	ALPN   string
 	// Waits reports that the server ends the attack only when its timeout does.
 	Waits bool
-	// Do sends it. That the server has hung up meanwhile is no error of its.
+	// Do sends it. That the server has hung up meanwhile is not an error of its.
 	Do func(net.Conn)
 }
 
@@ -124,8 +124,8 @@ func Drip(conn net.Conn, text string, every, patience time.Duration) bool {
 	}
 }
 
-// Slow returns attacks that take for ever: each begins well and goes on byte by byte. The path must
-// be readable without a certificate of its own.
+// Slow returns attacks that take for ever: each begins well and continues byte by byte. The path
+// must be readable without its own certificate.
 func Slow(path string) []SlowAttack {
 	head := " " + path + " HTTP/1.1\r\nHost: x\r\n"
 	post := "POST" + head + "Content-Type: application/json\r\n"

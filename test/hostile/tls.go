@@ -59,7 +59,7 @@ func TLS(serverName string) []Attack {
 		{Name: "a hello in crumbs", Do: func(c net.Conn) { _, _ = c.Write(fragments.Bytes()) }},
 		{Name: "an alert first", Do: say("\x15\x03\x01\x00\x02\x02\x28")},
 		{Name: "data first", Do: say("\x17\x03\x03\x00\x02hi")},
-		{Name: "a hello with a length of its own", Do: func(c net.Conn) {
+		{Name: "a hello with its own length", Do: func(c net.Conn) {
 			bent := bytes.Clone(modern)
 			bent[8] += 9
 			_, _ = c.Write(bent)

@@ -44,7 +44,7 @@ func newComputer(t *testing.T, w *world, name, suite string) *computer {
 	c := &computer{Machine: m, world: w, env: map[string]string{
 		"PIPEOPS_MIRROR": w.site.URL, "PIPEOPS_CA_FILE": "/etc/site-ca.pem", "CLUSTER_NAME": name,
 		"PIPEOPS_CONTROL_PLANE_URL": w.APIURL(), "PIPEOPS_WAIT": "240", "KUBECACHEDIR": "/run/kube",
-		"COMPONENTS": "none", // they have tests of their own
+		"COMPONENTS": "none", // they have their own tests
 	}}
 	maps.Copy(c.env, w.sums)
 	t.Cleanup(func() {

@@ -153,7 +153,7 @@ func TestFacts_RunNothing(t *testing.T) {
 		for _, args := range [][]string{{"cluster-info", "-o", "env", "--facts", file}, {"install", "--dry-run", "--facts", file}} {
 			said, code := script(t, nil, args...)
 			assert.Equal(t, 2, code, "%s: %s", key, said)
-			assert.Contains(t, said, "is no fact", key)
+			assert.Contains(t, said, "is not a fact", key)
 		}
 	}
 	root := t.TempDir()

@@ -22,7 +22,7 @@ func TestInstall_AgentDoesNotRegister(t *testing.T) {
 	}{
 		"it waits for an operator": {
 			logs: `{"code":"approval_pending","error":"fix: pipeops-controlplane agent approve k3v7q2m7"}`, code: 9,
-			says: []string{"waiting for approval: on the control plane, pipeops-controlplane agent approve k3v7q2m7", "PO-4010", "the agent goes on by itself"},
+			says: []string{"waiting for approval: on the control plane, pipeops-controlplane agent approve k3v7q2m7", "PO-4010", "the agent continues by itself"},
 		},
 		"an operator denied it": {
 			logs: `{"code":"enrolment_denied"}`, code: 9,

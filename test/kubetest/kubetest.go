@@ -65,7 +65,7 @@ type once struct {
 // Option changes how a package uses clusters.
 type Option func()
 
-// OwnClusters gives a package clusters of its own, because its tests change what is not in a
+// OwnClusters gives its own package clusters, because its tests change what is not in a
 // namespace (nodes, the CRD, admission policies), share a namespace of the manifest, or run a whole
 // agent, which acts in every namespace.
 func OwnClusters() { own = true }

@@ -1,5 +1,5 @@
 // Package machine boots Debian machines for tests: a real systemd, or a real OpenRC, in a container
-// of systemd-nspawn, on a network of its own that only reaches this machine. It needs root; what a
+// of systemd-nspawn, on its own network that only reaches this machine. It needs root; what a
 // machine writes is in memory and disappears with it.
 package machine
 

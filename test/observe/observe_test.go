@@ -120,7 +120,7 @@ func known() map[string]bool {
 	return names
 }
 
-// metricNames finds names of metrics in PromQL: words that are no function, label or keyword.
+// metricNames finds names of metrics in PromQL: words that are not function, label or keyword.
 var metricNames = regexp.MustCompile(`\b(?:pipeops|controller_runtime|workqueue|rest_client|process|go)_[a-z0-9_]+\b`)
 
 // ofOthers are the dashboards of what Kubernetes, node-exporter, OpenCost and Loki count.

@@ -128,7 +128,7 @@ func (c *Collector) Spans() []Span {
 	return slices.Clone(c.spans)
 }
 
-// Bad returns the requests that were no OTLP.
+// Bad returns the requests that were not OTLP.
 func (c *Collector) Bad() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package postgres runs a private, real PostgreSQL for tests: TLS only, with a CA of its own, and a
+// Package postgres runs a private, real PostgreSQL for tests: TLS only, with its own CA, and a
 // database with an owner on request. It needs neither systemd nor a container engine, ends with the
 // process that started it, and leaves nothing behind.
 //

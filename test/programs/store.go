@@ -93,7 +93,7 @@ func (s *store) sources() (list sources, err error) {
 func (s *store) find(list sources, name string) (file string, err error) {
 	sum, err := list.sum()
 	if err != nil {
-		return "", nil //nolint:nilerr // a file has gone: ask Go anew
+		return "", nil //nolint:nilerr // a file has gone: ask Go again
 	}
 	result, err := os.ReadFile(s.result(sum))
 	if err != nil {

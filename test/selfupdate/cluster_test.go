@@ -23,7 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// pods is an agent in a cluster of its own.
+// pods is an agent in its own cluster.
 type pods struct {
 	*harness.System
 	t *testing.T

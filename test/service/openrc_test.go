@@ -22,7 +22,7 @@ func TestService_OpenRC(t *testing.T) {
 	g.step(t, "The service with OpenRC", "")
 
 	id := g.plane.AwaitOnline(t, time.Time{})
-	t.Run("is a user of its own, and keeps its secrets", g.isAUserOfItsOwn)
+	t.Run("is its own user, and keeps its secrets", g.isAUserOfItsOwn)
 	t.Run("doctor is content beside it", func(t *testing.T) {
 		assert.Contains(t, g.must(t, "pipeops-agent doctor --service", "no_proxy=*"), "accepts the agent's certificate")
 	})

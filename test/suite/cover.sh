@@ -8,7 +8,7 @@ out=$PWD/bin/cover
 whole="test/(e2e|demo|selfupdate|chart)(/|\$)"
 rm -rf "$out"
 mkdir -p "$out/tests" "$out/programs"
-chmod 1777 "$out/programs" # pods, and services with users of their own, write here as well
+chmod 1777 "$out/programs" # pods, and services with their own users, write here as well
 
 run() { # suite, packages
   PIPEOPS_TEST_SUITE=$1 GOCOVERDIR=$out/programs CGO_ENABLED=0 \

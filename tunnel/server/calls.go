@@ -49,7 +49,7 @@ func (a *again) Read(p []byte) (int, error) {
 }
 
 // call hands over a stream that carries a call of the API. Past its share, or when the server
-// stops, it is closed, and the agent calls by a connection of its own.
+// stops, it is closed, and the agent calls by a separate connection.
 func (s *session) call(stream *link.Stream) error {
 	if err := s.awaitLogin(); err != nil {
 		return err

@@ -261,7 +261,7 @@ func TestCalls_ProveRenewedCertificate(t *testing.T) {
 				assert.True(t, strings.HasPrefix(header.Get("Remote"), "127.0.0.1:"), header.Get("Remote"))
 			}
 			assert.EqualValues(t, 1, identified.Load()-before, "proven once")
-			mustAsk(t, p.client("a1", http1), "the tunnel goes on")
+			mustAsk(t, p.client("a1", http1), "the tunnel continues")
 			s := a.Status()
 			assert.True(t, s.Transport == way && s.Reconnects == 0, "status %+v", s)
 			assert.NoError(t, a.stop())
@@ -286,7 +286,7 @@ func TestCalls_RefusedCertificate(t *testing.T) {
 				_, err := a.DialAPI(t.Context())
 				assert.Error(t, err, "a stream with a certificate that is not accepted")
 			}
-			mustAsk(t, p.client("a1", http1), "the tunnel goes on")
+			mustAsk(t, p.client("a1", http1), "the tunnel continues")
 			assert.NoError(t, a.stop())
 			await.Until(t, "it is gone", func() bool { return !p.Connected("a1") })
 		})

@@ -22,7 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-// attacker speaks FRP as it likes over a connection with a certificate of its own.
+// attacker speaks FRP as it likes over a connection with its own certificate.
 type attacker struct {
 	t   *testing.T
 	mux *mux.Session
@@ -110,7 +110,7 @@ func TestFRP_RefusesOtherAgents(t *testing.T) {
 
 	inSession := map[string]msg.Message{
 		"register another's proxy":        &msg.NewProxy{ProxyName: link.ProxyName("victim", ""), ProxyType: "stcp"},
-		"register a name of its own":      &msg.NewProxy{ProxyName: "evil.more", ProxyType: "stcp"},
+		"register its own name":           &msg.NewProxy{ProxyName: "evil.more", ProxyType: "stcp"},
 		"register a tcp proxy":            &msg.NewProxy{ProxyName: link.ProxyName("evil", ""), ProxyType: "tcp"},
 		"register the default type":       &msg.NewProxy{ProxyName: link.ProxyName("evil", "")},
 		"register an http proxy":          &msg.NewProxy{ProxyName: link.ProxyName("evil", ""), ProxyType: "http", CustomDomains: []string{"example.test"}},

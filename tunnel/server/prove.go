@@ -48,7 +48,7 @@ func (p *proof) begin() (end func(), ok bool) {
 
 // prove lets the session's agent prove another certificate, such as a renewed one, in a TLS
 // handshake inside the session. The agent's calls use that certificate from then on. The handshake
-// has a protocol name of its own, which agents offer nowhere else. So an attacker with an agent's
+// has its own protocol name, which agents offer nowhere else. So an attacker with an agent's
 // old key, and a session made with it, cannot relay a handshake that the agent makes for another
 // purpose.
 func (s *session) prove(ctx context.Context, stream *link.Stream) error {

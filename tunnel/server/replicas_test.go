@@ -27,7 +27,7 @@ func over(wire *faultproxy.Proxy) func(*tunnel.Config) {
 	return func(c *tunnel.Config) { c.ServerAddress = wire.Addr() }
 }
 
-// who asks over a connection of its own and answers which replica took it.
+// who asks over a separate connection and answers which replica took it.
 func (p *plane) who(ctx context.Context, id string) (string, error) {
 	client := p.client(id, http1)
 	defer client.CloseIdleConnections()

@@ -145,7 +145,7 @@ func (s *session) why() error {
 	return s.reason
 }
 
-// accept handles a new stream in a goroutine of its own, so that a silent one blocks no others. The
+// accept handles a new stream in a separate goroutine, so that a silent one blocks no others. The
 // multiplexer calls it in the goroutine that reads.
 func (s *session) accept(ctx context.Context, streams *sync.WaitGroup, opened *mux.Stream) {
 	if s.mux.NumStreams()-s.public.count() > s.server.cfg.Limits.Streams {

@@ -57,7 +57,7 @@ func TestTunnel_Takeover(t *testing.T) {
 	mustAsk(t, p.client("a1", http1), "from the new one")
 	await.Until(t, "the old session is gone", func() bool { return p.Stats().Sessions == 1 })
 	await.Until(t, "it has ended because another took over", func() bool { return replaced.count.Load() == 1 })
-	assert.Equal(t, "up a1", p.told(), "a takeover is no news")
+	assert.Equal(t, "up a1", p.told(), "a takeover is not news")
 	assert.NoError(t, replacement.stop())
 	await.Until(t, "down", func() bool { return p.told() == "up a1, down a1" })
 }

@@ -28,7 +28,7 @@ func (s *Server) Websockets(ctx context.Context) *Websockets {
 }
 
 // Serve starts a session for a request whose client certificate was verified and is the agent's. It
-// returns as soon as the session exists; the session goes on by itself.
+// returns as soon as the session exists; the session continues by itself.
 func (u *Websockets) Serve(w http.ResponseWriter, r *http.Request, agentID string) {
 	if u.ctx.Err() != nil {
 		problem.Write(w, "", problem.Errorf(problem.Unavailable, "try again shortly", "the control plane is stopping"))

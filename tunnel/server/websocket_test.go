@@ -325,7 +325,7 @@ func useForAPI(c *tunnel.Config, api *http.Server, certificate *tls.Config) {
 	c.WebsocketTLS = func(context.Context) (*tls.Config, error) { return certificate, nil }
 }
 
-// startHTTPS is a server that is no control plane.
+// startHTTPS is a server that is not a control plane.
 func startHTTPS(t *testing.T, p *plane) string {
 	ln := listenOn(t, "127.0.0.1:0")
 	srv := &http.Server{Handler: http.NotFoundHandler(), TLSConfig: p.ca.Server(), ReadHeaderTimeout: patience}

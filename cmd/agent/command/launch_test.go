@@ -104,9 +104,9 @@ func TestLaunch_UnstartableRelease(t *testing.T) {
 
 func TestLaunch_StopsWhileDraining(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	broken, anew := errors.New("it broke"), errors.New("started anew")
-	again := func() error { return anew }
-	require.ErrorIs(t, relaunch(ctx, update.ErrRelaunch, again), anew)
+	broken, again := errors.New("it broke"), errors.New("restarted")
+	again := func() error { return again }
+	require.ErrorIs(t, relaunch(ctx, update.ErrRelaunch, again), again)
 	require.ErrorIs(t, relaunch(ctx, broken, again), broken)
 	require.NoError(t, relaunch(ctx, nil, again))
 	stop()

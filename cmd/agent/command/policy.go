@@ -153,7 +153,7 @@ func (c *policyCheck) intent(command string) (runnerapi.Intent, error) {
 	}
 	access, known := all[command]
 	if !known {
-		return runnerapi.Intent{}, fmt.Errorf("%q is no command (fix: use one that `pipeops-agent policy commands` lists)", command)
+		return runnerapi.Intent{}, fmt.Errorf("%q is not a command (fix: use one that `pipeops-agent policy commands` lists)", command)
 	}
 	i := runnerapi.Intent{Command: command, Access: access, Runner: c.runner, Namespace: c.namespace, Recorded: true}
 	return i, cmp.Or(c.objects.bring(&i), c.app.bring(&i))

@@ -12,7 +12,7 @@ import (
 
 //go:generate go test . -run TestReference_UpToDate -update
 
-var rewrite = flag.Bool("update", false, "write docs/reference/agent-cli.md and the pages of its groups anew")
+var rewrite = flag.Bool("update", false, "regenerate docs/reference/agent-cli.md and the pages of its groups")
 
 func TestReference_UpToDate(t *testing.T) {
 	reference := clidoc.Reference{File: "../../../docs/reference/agent-cli.md", Made: "go generate ./cmd/agent/command"}

@@ -78,7 +78,7 @@ func kubernetesConfig(path string) (*rest.Config, error) {
 	rules.ExplicitPath = path
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) { // whose text names a variable that is not read here
-		err = errors.New("this is no pod, and no kubeconfig is named")
+		err = errors.New("this is not a pod, and no kubeconfig is named")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("no Kubernetes cluster: %w (fix: run the agent as a pod, or name a kubeconfig with KUBECONFIG or --kubeconfig)", err)

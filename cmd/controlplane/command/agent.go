@@ -28,7 +28,7 @@ its tunnel. Workloads in its cluster continue to run.`,
 				if err != nil {
 					return err
 				}
-				a.say("agent %s (%s) is revoked; `pipeops-controlplane agent delete %s` would let its cluster register anew", agent.Name, agent.ID, agent.ID)
+				a.say("agent %s (%s) is revoked; `pipeops-controlplane agent delete %s` would let its cluster register again", agent.Name, agent.ID, agent.ID)
 				return nil
 			})
 		},

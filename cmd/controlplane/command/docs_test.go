@@ -43,7 +43,7 @@ func TestSelfUpdateDocs_Commands(t *testing.T) {
 		strings.ReplaceAll(block, "--url", "--key "+releasetest.PublicKey+" --url"))
 }
 
-// runScript runs one script with a data directory of its own.
+// runScript runs one script with its own data directory.
 func runScript(t *testing.T, script string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "script.txtar")

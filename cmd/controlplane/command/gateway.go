@@ -44,7 +44,7 @@ func newGatewayGrantDelete(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "delete HOST",
 		Short:   "Take back a host that was granted",
-		Long:    "Take back a host that was granted. An agent with a proof in DNS goes on serving it.",
+		Long:    "Take back a host that was granted. An agent with a proof in DNS keeps serving it.",
 		Example: "  pipeops-controlplane gateway grant delete www.example.com",
 		Args:    cli.ExactArgs("HOST"),
 		RunE: func(cmd *cobra.Command, args []string) error {

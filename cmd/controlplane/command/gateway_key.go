@@ -11,15 +11,15 @@ import (
 )
 
 func newGatewayKey(a *app) *cobra.Command {
-	return cli.Group("key", "Export the key of gateways that are processes of their own", newGatewayKeyExport(a))
+	return cli.Group("key", "Export the key of gateways that are separate processes", newGatewayKeyExport(a))
 }
 
 func newGatewayKeyExport(a *app) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "export -o FILE",
-		Short: "Write the key of gateways that are processes of their own",
-		Long: `Write the key of gateways that are processes of their own, in a file that only you can read.
+		Short: "Write the key of gateways that are separate processes",
+		Long: `Write the key of gateways that are separate processes, in a file that only you can read.
 
 The key is derived from the CA's key, --ca-key-file, and is always the same for it. It decrypts the
 gateway's certificates in the database, and connects to control planes for public traffic. It does
@@ -35,7 +35,7 @@ not reveal the CA's key.`,
 				return err
 			}
 			if !key.Given() {
-				return cli.Usage(errors.New("--ca-key-file: is missing; gateways of their own are for control planes that share a CA"))
+				return cli.Usage(errors.New("--ca-key-file: is missing; separate gateways are for control planes that share a CA"))
 			}
 			if key, err = datadir.GatewayKey(datadir.Data{CAKey: key}); err != nil {
 				return err

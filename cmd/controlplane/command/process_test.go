@@ -29,7 +29,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// register registers a cluster as an agent would, with a token of its own.
+// register registers a cluster as an agent would, with its own token.
 func register(ctx context.Context, data datadir.Data, api, name string) error {
 	admin, err := operators.Open(ctx, data, nil)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 //go:generate go test . -run TestReference_IsCommitted -update
 
-var update = flag.Bool("update", false, "write docs/reference/controlplane-cli.md and the pages of its groups anew")
+var update = flag.Bool("update", false, "regenerate docs/reference/controlplane-cli.md and the pages of its groups")
 
 func TestReference_IsCommitted(t *testing.T) {
 	reference := clidoc.Reference{File: "../../../docs/reference/controlplane-cli.md", Made: "go generate ./cmd/controlplane/command"}

@@ -153,6 +153,6 @@ func grantWords(g credentials.Grant) string {
 func (a *app) warnOfSharedAccount(credentials credentials.Credentials, g credentials.Grant, own string) {
 	if !g.All() && own == "" && credentials.Broker.URL != "" {
 		a.say("The Runner uses the RabbitMQ account that all Runners share, with which it can read the announcements of other agents. " +
-			"Give the Runner an account of its own with --broker-url-file: see docs/operator/runners.md.")
+			"Give the Runner its own account with --broker-url-file: see docs/operator/runners.md.")
 	}
 }

@@ -43,7 +43,7 @@ func (a *app) firstAdmin(cmd *cobra.Command, do work) error {
 		if dir.Elsewhere() {
 			has = "a CA"
 		}
-		a.say("%s was no control plane's data directory; it has %s now, for `pipeops-controlplane serve --data-dir %s`", dir.Dir, has, dir.Dir)
+		a.say("%s was not a control plane's data directory; it has %s now, for `pipeops-controlplane serve --data-dir %s`", dir.Dir, has, dir.Dir)
 		return do(ctx, admin)
 	})
 }

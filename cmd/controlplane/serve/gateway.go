@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/tracing"
 )
 
-// gatewayProcess is the subcommand that runs a gateway as a process of its own.
+// gatewayProcess is the subcommand that runs a gateway as a separate process.
 type gatewayProcess struct {
 	Program
 	cfg      controlplane.GatewayServerConfig
@@ -25,13 +25,13 @@ type gatewayProcess struct {
 	logLevel string
 }
 
-// Gateway returns the command that runs a gateway as a process of its own.
+// Gateway returns the command that runs a gateway as a separate process.
 func Gateway(p Program) *cobra.Command {
 	s := &gatewayProcess{Program: p}
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the public in a process of its own, beside control planes",
-		Long: `Serve the public in a process of its own, beside control planes, until stopped.
+		Short: "Serve the public in a separate process, beside control planes",
+		Long: `Serve the public in a separate process, beside control planes, until stopped.
 
 The control planes share a PostgreSQL database, and run with --gateway-domain and --gateway-apart.
 Any number of gateways serve it. A gateway needs the database and the key of gateways. It has

@@ -1,5 +1,5 @@
 // Package serve has the commands that run until they are stopped: a control plane, and a gateway
-// that is a process of its own.
+// that is a separate process.
 package serve
 
 import (

@@ -118,7 +118,7 @@ func TestDeploy_Interrupted(t *testing.T) {
 	r.sees(t, "Progressing")
 	r.cancel()
 	assert.Equal(t, base.ExitInterrupted, r.ended(t))
-	assert.Contains(t, r.err.String(), "the rollout of production/web goes on in the cluster")
+	assert.Contains(t, r.err.String(), "the rollout of production/web continues in the cluster")
 	assert.Contains(t, r.err.String(), "pipeops-runner status shop web -n production --wait")
 }
 

@@ -17,7 +17,7 @@ import (
 	check "github.com/pipeops/pipeops-vm-agent/test/clidoc"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/runner-cli.md and the pages of its groups anew")
+var update = flag.Bool("update", false, "regenerate docs/reference/runner-cli.md and the pages of its groups")
 
 func TestReference_UpToDate(t *testing.T) {
 	reference := clidoc.Reference{File: "../../../docs/reference/runner-cli.md", Made: "go generate ./cmd/runner", Run: true}

@@ -125,7 +125,7 @@ func TestEnsure_AppliesNewSpec(t *testing.T) {
 	d, err := ensure(t, p, a)
 	require.NoError(t, err)
 	assert.Equal(t, "example.com/web:2", d.Spec.Template.Spec.Containers[0].Image)
-	assert.Nil(t, drift(t, c), "the agent's own change is no drift")
+	assert.Nil(t, drift(t, c), "the agent's own change is not drift")
 	stale := d.DeepCopy()
 	stale.ResourceVersion = "1"
 	again := workload.Of(a)

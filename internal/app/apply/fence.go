@@ -18,10 +18,10 @@ var errBehind = errors.New("it has changed since it was read")
 // ApplyOver applies desired to the cluster's object, unless the object has changed since have was
 // read.
 //
-// A lease is no fence. A leader that was held up, or whose request was, acts for a while beside the
-// next leader and would roll pods back to an older spec. So a workload is written only after the
-// App was found unchanged in the cluster, by a read later than that of have. If another leader has
-// written the workload for a newer App, have is outdated and the API server refuses the write.
+// A lease is not a fence. A leader that was held up, or whose request was, acts for a while beside
+// the next leader and would roll pods back to an older spec. So a workload is written only after
+// the App was found unchanged in the cluster, by a read later than that of have. If another leader
+// has written the workload for a newer App, have is outdated and the API server refuses the write.
 func (p *Applier) ApplyOver(ctx context.Context, owner *v1alpha1.App, desired, have client.Object) error {
 	if workload.IsWorkload(desired) {
 		if err := p.Current(ctx, owner); err != nil {

@@ -98,7 +98,7 @@ func (c *contents) changed(ctx context.Context, kind runnerapi.RestartTrigger, k
 
 // follow records on the App what its Secrets and ConfigMaps hold now. The record is part of
 // the pod template, so that Kubernetes restarts the App by a rolling update. While one of them is
-// missing the App runs on unchanged: a deleted Secret is no reason to restart running pods.
+// missing the App runs on unchanged: a deleted Secret is not a reason to restart running pods.
 func (c *contents) follow(ctx context.Context, a *v1alpha1.App, now bool) error {
 	refs := workload.References(a)
 	if len(refs) == 0 || c.source == nil {

@@ -36,7 +36,7 @@ import (
 
 var began = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 
-// fixture is a Controller over a cluster without controllers of its own.
+// fixture is a Controller over its own cluster without controllers.
 type fixture struct {
 	*Controller
 	cluster client.Client
@@ -303,7 +303,7 @@ func TestContents_RestartOnChange(t *testing.T) {
 	assert.NotEqual(t, first, second)
 	for _, content := range []string{"", "unreadable", "unreadable"} { // what failed is tried at once
 		held["db"], f.now = content, f.now.Add(lookAgain)
-		assert.Equal(t, second, follow(), "the pods go on with what they have")
+		assert.Equal(t, second, follow(), "the pods continue with what they have")
 	}
 }
 

@@ -97,7 +97,7 @@ func TestEnqueue_StatusIsNoNewSpec(t *testing.T) {
 	assert.False(t, askedAnew(was, status))
 	for what, change := range map[string]func(*v1alpha1.App){
 		"spec":        func(a *v1alpha1.App) { a.Generation++ },
-		"made anew":   func(a *v1alpha1.App) { a.UID = "2" },
+		"recreated":   func(a *v1alpha1.App) { a.UID = "2" },
 		"annotations": func(a *v1alpha1.App) { a.Annotations = map[string]string{objectmeta.RequestID: "1"} },
 		"labels":      func(a *v1alpha1.App) { a.Labels = map[string]string{"a": "b"} },
 		"finalizers":  func(a *v1alpha1.App) { a.Finalizers = []string{v1alpha1.Finalizer} },

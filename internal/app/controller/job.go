@@ -180,7 +180,7 @@ func exitCodeOf(j *batchv1.Job, pods []*corev1.Pod) *int32 {
 	return new(last.ExitCode)
 }
 
-// currentRuns returns the runs of the newest spec: older runs are no evidence about it.
+// currentRuns returns the runs of the newest spec: older runs are not evidence about it.
 func currentRuns(a *v1alpha1.App, jobs []*batchv1.Job) []*batchv1.Job {
 	key := workload.RunKey(a)
 	return slices.DeleteFunc(slices.Clone(jobs), func(j *batchv1.Job) bool { return j.Annotations[objectmeta.Run] != key })

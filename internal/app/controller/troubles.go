@@ -73,7 +73,7 @@ func lasting(err error, since time.Time) *runnerapi.Diagnosis {
 	d := &runnerapi.Diagnosis{
 		Cause: runnerapi.CauseUnknown, Object: objectOf(err),
 		Message: v1alpha1.Bounded(fmt.Sprintf("the agent cannot look after the App since %s: %s", since.UTC().Format(time.RFC3339), err)),
-		Fix: "the agent goes on trying; look at the Kubernetes API server, and at what the message names " +
+		Fix: "the agent keeps trying; look at the Kubernetes API server, and at what the message names " +
 			"(kubectl get --raw '/readyz?verbose')",
 	}
 	if p, ok := errors.AsType[*problem.Error](err); ok && p.Fix != "" {

@@ -13,7 +13,7 @@ import (
 
 const file = "../../../deployments/crds/pipeops.io_apps.yaml"
 
-var update = flag.Bool("update", false, "write the file anew")
+var update = flag.Bool("update", false, "regenerate the file")
 
 func TestCRD_UpToDate(t *testing.T) {
 	isUpToDate(t, file, crd.YAML, "; if the schema changed, raise app.SchemaVersion too")

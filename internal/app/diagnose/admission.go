@@ -64,7 +64,7 @@ func Refused(message, object string) *runnerapi.Diagnosis {
 	}
 	if m := down.FindStringSubmatch(message); m != nil {
 		d.Cause, d.Message = runnerapi.CauseAdmissionRefused, "webhook "+m[1]+" of the cluster does not answer, so nothing is admitted: "+clip(m[2])
-		d.Fix = "bring webhook " + m[1] + " back, or ask its owner (kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations); the App then goes on by itself"
+		d.Fix = "bring webhook " + m[1] + " back, or ask its owner (kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations); the App then continues by itself"
 		return d
 	}
 	d.Cause, d.Message = runnerapi.CauseAdmissionRefused, "the cluster refuses the pods: "+told

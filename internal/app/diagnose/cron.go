@@ -59,7 +59,7 @@ func due(ev *Evidence) Finding {
 	return found(blocked(w, first))
 }
 
-// lostAt returns when a run can no longer start that was due at first while another goes on: its
+// lostAt returns when a run can no longer start that was due at first while another continues: its
 // starting deadline has passed, or the next one is due. Until then the controller starts it as soon
 // as the other ends.
 func lostAt(w *batchv1.CronJob, schedule cron.Schedule, first time.Time) time.Time {

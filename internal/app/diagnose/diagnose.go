@@ -26,7 +26,7 @@ type Evidence struct {
 	DaemonSet   *appsv1.DaemonSet
 	StatefulSet *appsv1.StatefulSet
 	Job         *batchv1.Job // the newest run of a Job or CronJob
-	LastFailed  *batchv1.Job // the previous run, if it failed and the newest goes on
+	LastFailed  *batchv1.Job // the previous run, if it failed and the newest continues
 	CronJob     *batchv1.CronJob
 	Cron        CronEvent // if WantsCronEvents returned true
 	Autoscaler  *autoscalingv2.HorizontalPodAutoscaler

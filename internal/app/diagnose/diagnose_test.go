@@ -219,12 +219,12 @@ func TestCrashLoop_UpAgainIsNotCured(t *testing.T) {
 		unsettled bool
 		recheck   time.Duration
 	}{
-		"between two crashes":            {status: runs(4, 3*time.Second, time.Second), cause: runnerapi.CauseCrashLoop, recheck: 7 * time.Second},
-		"as long as last time":           {status: runs(4, 30*time.Second, 30*time.Second), cause: runnerapi.CauseCrashLoop, recheck: 30 * time.Second},
-		"twice as long as last time":     {status: runs(4, 61*time.Second, 30*time.Second)},
-		"one restart":                    {status: runs(1, 3*time.Second, time.Hour), unsettled: true, recheck: 7 * time.Second},
-		"one restart, a while ago":       {status: runs(1, 11*time.Second, time.Hour)},
-		"a long run before is no excuse": {status: runs(3, 11*time.Minute, time.Hour)},
+		"between two crashes":                {status: runs(4, 3*time.Second, time.Second), cause: runnerapi.CauseCrashLoop, recheck: 7 * time.Second},
+		"as long as last time":               {status: runs(4, 30*time.Second, 30*time.Second), cause: runnerapi.CauseCrashLoop, recheck: 30 * time.Second},
+		"twice as long as last time":         {status: runs(4, 61*time.Second, 30*time.Second)},
+		"one restart":                        {status: runs(1, 3*time.Second, time.Hour), unsettled: true, recheck: 7 * time.Second},
+		"one restart, a while ago":           {status: runs(1, 11*time.Second, time.Hour)},
+		"a long run before is not an excuse": {status: runs(3, 11*time.Minute, time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := Find(Evidence{Pods: []*corev1.Pod{pod(c.status)}, Now: now})
@@ -256,7 +256,7 @@ func TestProbe_Readiness(t *testing.T) {
 	}
 	ev := Evidence{Pods: []*corev1.Pod{p}, Now: now}
 	f := Find(ev)
-	assert.Nil(t, f.Diagnosis, "a slow start within its limits is no failure")
+	assert.Nil(t, f.Diagnosis, "a slow start within its limits is not a failure")
 	assert.Equal(t, 7*time.Second, f.Recheck)
 	assert.False(t, WantsProbes(p, now))
 

@@ -90,7 +90,7 @@ var pulls = []struct {
 // failure.
 func (c container) pull(message string, previous *runnerapi.Diagnosis) *runnerapi.Diagnosis {
 	name := c.imageName()
-	told := strings.ReplaceAll(message, name, "IMAGE") // an image's own name is no evidence
+	told := strings.ReplaceAll(message, name, "IMAGE") // an image's own name is not evidence
 	for _, p := range pulls {
 		if containsAny(told, p.says) {
 			if names := c.pullSecrets(); p.cause == runnerapi.CauseImagePullDenied && names != "" {

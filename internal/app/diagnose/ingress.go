@@ -86,7 +86,7 @@ func noCertificate(ev IngressEvidence) *runnerapi.Condition {
 		default:
 			return runnerapi.ConditionIngressReady.False(runnerapi.ReasonBadTLSSecret,
 				fmt.Sprintf("secret %q with the certificate of %s is of type %s instead of %s", t.SecretName, hosts, kind, corev1.SecretTypeTLS),
-				fmt.Sprintf("make it anew (kubectl -n %s create secret tls %s --cert FILE --key FILE), or correct ingress.hosts.tlsSecret",
+				fmt.Sprintf("recreate it (kubectl -n %s create secret tls %s --cert FILE --key FILE), or correct ingress.hosts.tlsSecret",
 					ev.Ingress.Namespace, t.SecretName))
 		}
 	}

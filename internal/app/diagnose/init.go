@@ -22,7 +22,7 @@ func WantsInitLog(pod *corev1.Pod, now time.Time) (container string) {
 	return name
 }
 
-// hanging returns the init container that runs now, and since when. One that goes on beside the
+// hanging returns the init container that runs now, and since when. One that continues beside the
 // others is meant to run. The kubelet calls either of them started.
 func hanging(pod *corev1.Pod) (name string, since time.Time) {
 	if !alive(pod) {

@@ -182,7 +182,7 @@ func TestDiagnose_WorkloadEvents(t *testing.T) {
 		assert.Contains(t, d.Message, "quota none")
 	}
 	d := Find(Evidence{DaemonSet: &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}, Now: now}).Diagnosis
-	require.NotNil(t, d, "no node is no success")
+	require.NotNil(t, d, "no node is not success")
 	assert.Equal(t, runnerapi.CauseUnschedulable, d.Cause)
 	assert.Equal(t, 15*time.Second, Find(Evidence{Missing: 30 * time.Second, Now: now}).Recheck)
 }

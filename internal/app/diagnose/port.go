@@ -44,7 +44,7 @@ func portTaken(lines string) (port string, yes bool) {
 func (c container) clash(port string, end *corev1.ContainerStateTerminated) *runnerapi.Diagnosis {
 	return c.ended(runnerapi.CausePortClash,
 		fmt.Sprintf("the container's process keeps ending with exit code %d because %s is taken: another process of the pod listens on it", end.ExitCode, port),
-		fmt.Sprintf("have each process of the pod listen on a port of its own: correct args, env or ports, or what was put beside the App's container (kubectl -n %s describe pod %s)",
+		fmt.Sprintf("have each process of the pod listen on its own port: correct args, env or ports, or what was put beside the App's container (kubectl -n %s describe pod %s)",
 			c.pod.Namespace, c.pod.Name), end)
 }
 

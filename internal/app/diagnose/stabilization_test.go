@@ -92,7 +92,7 @@ func TestStabilization_Flapping(t *testing.T) {
 	}
 	for _, ran := range []time.Duration{3 * time.Second, 6 * time.Second, 12 * time.Second, time.Minute} {
 		once := find(restarted(ran, ran-time.Second, 1))
-		assert.Nil(t, once.Diagnosis, "one restart is no loop")
+		assert.Nil(t, once.Diagnosis, "one restart is not a loop")
 		assert.True(t, once.Unsettled && once.Crashed, "but no stay")
 		assert.Contains(t, once.Waiting, "to run without another restart")
 
@@ -107,7 +107,7 @@ func TestStabilization_Flapping(t *testing.T) {
 	}
 	assert.Contains(t, find(restarted(time.Minute, time.Second, 4)).Diagnosis.Message, "; 4 restarts in 4 minutes")
 	rare := find(restarted(24*time.Hour, 10*time.Second, 9))
-	assert.Nil(t, rare.Diagnosis, "one crash a day is no loop")
+	assert.Nil(t, rare.Diagnosis, "one crash a day is not a loop")
 	assert.Equal(t, 20*time.Second, rare.Recheck)
 	cured := find(restarted(time.Minute, 2*time.Minute, 4))
 	assert.True(t, cured.Diagnosis == nil && !cured.Unsettled && !cured.Crashed)
@@ -149,7 +149,7 @@ func TestRejected_EndlessPods(t *testing.T) {
 	assert.Contains(t, f.Diagnosis.Message, `node n1 refuses the pods as soon as they are placed: SysctlForbidden: forbidden sysctl: "kernel.msgmax"`)
 	assert.Contains(t, f.Diagnosis.Fix, "allowed-unsafe-sysctls")
 	assert.False(t, Find(Evidence{ReplicaSet: rs, Pods: refused(manyRejected-1, time.Second), Now: now}).Stop)
-	assert.False(t, Find(Evidence{ReplicaSet: rs, Pods: refused(manyRejected, time.Minute), Now: now}).Stop, "one a minute is no loop")
+	assert.False(t, Find(Evidence{ReplicaSet: rs, Pods: refused(manyRejected, time.Minute), Now: now}).Stop, "one a minute is not a loop")
 	assert.Contains(t, f.Halted().Message, "after 5 pods the agent stopped the rollout")
 	assert.NotContains(t, f.Diagnosis.Message, "stopped", "it is not yet")
 

@@ -83,7 +83,7 @@ func (n *Sender) Start(ctx context.Context) error {
 		more, err := n.round(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // the end is no failure: what was not announced is kept
+			return nil //nolint:nilerr // the end is not a failure: what was not announced is kept
 		case err != nil:
 			pause := wait.NextBackOff()
 			n.log.Warn().Err(err).Dur("again_in", pause).Msg("the control plane did not accept the Apps' events; keeping them")

@@ -62,7 +62,7 @@ func (t *Router) backend(ctx context.Context, namespace string, to *networkingv1
 	return found
 }
 
-// podAddresses returns where the pods behind a Service without an address of its own are reached.
+// podAddresses returns where the pods behind a Service without its own address are reached.
 func (t *Router) podAddresses(ctx context.Context, s *corev1.Service, port corev1.ServicePort) (addresses []string) {
 	if len(s.Spec.Selector) == 0 || port.TargetPort.Type == intstr.String {
 		return nil

@@ -127,7 +127,7 @@ func backendOf(at string, rule map[string]any, namespace string) (to backendRef,
 	group, _ := ref["group"].(string)
 	kind, _ := ref["kind"].(string)
 	if group != "" || kind != "" && kind != "Service" {
-		return to, at + " is no Service"
+		return to, at + " is not a Service"
 	}
 	if weight, given := number(ref["weight"]); given && weight == 0 {
 		return to, at + ".weight is 0"

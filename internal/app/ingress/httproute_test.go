@@ -52,7 +52,7 @@ func TestHTTPRoute_RejectedAsWhole(t *testing.T) {
 		`{backendRefs: [{name: web, port: 70000}]}`:                                          "spec.rules[0].backendRefs[0].port",
 		`{backendRefs: [{name: web, port: 80, weight: 0}]}`:                                  "spec.rules[0].backendRefs[0].weight",
 		`{backendRefs: [{name: web, port: 80, filters: [{type: RequestMirror}]}]}`:           "spec.rules[0].backendRefs[0].filters",
-		`{backendRefs: [{name: web, port: 80, kind: ServiceImport, group: multicluster.x}]}`: "is no Service",
+		`{backendRefs: [{name: web, port: 80, kind: ServiceImport, group: multicluster.x}]}`: "is not a Service",
 		`{` + to + `}, {` + to + `, retry: {attempts: 2}}`:                                   "spec.rules[1].retry",
 	} {
 		h := object(t, "shop", `{hostnames: [a.example.com], rules: [`+rules+`]}`)

@@ -59,7 +59,7 @@ type Router struct {
 
 	secretTypes secretTypes
 	public      atomic.Pointer[Public] // nil while nothing is known of the gateway
-	leadsToPods atomic.Bool            // a route leads to a Service without an address of its own
+	leadsToPods atomic.Bool            // a route leads to a Service without its own address
 
 	httpRoutes, grants *store.Optional // of the Gateway API
 	// DirectAddresses are networks whose load balancers count as public.

@@ -52,7 +52,7 @@ func (t *Router) Served(ctx context.Context, a *v1alpha1.App, s *v1alpha1.Status
 	ev := diagnose.IngressEvidence{Ingress: in, Now: t.now(), Secrets: map[string]corev1.SecretType{}}
 	var recheck time.Duration
 	for _, entry := range in.Spec.TLS {
-		if entry.SecretName == "" { // the controller has a certificate of its own
+		if entry.SecretName == "" { // the controller has its own certificate
 			continue
 		}
 		kind, again, err := t.secretTypes.get(ctx, t, a.Namespace, entry.SecretName)

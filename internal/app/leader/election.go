@@ -38,7 +38,7 @@ type Config struct {
 // Runner API: a command is a write to the cluster, which the current leader follows.
 //
 // The manager has an election too, but ends the process that loses it. A replica that loses this
-// election, because the API server was down, goes on serving and stands for election again.
+// election, because the API server was down, keeps serving and stands for election again.
 type Election struct {
 	duration time.Duration // of a lease
 	newest   atomic.Pointer[Term]
@@ -163,7 +163,7 @@ func (l *Election) stand(ctx context.Context) (gaveUp bool, err error) {
 // NeedLeaderElection makes it a manager.LeaderElectionRunnable, which runs in every replica.
 func (*Election) NeedLeaderElection() bool { return false }
 
-// Resign lets another replica lead, for good. This replica goes on serving.
+// Resign lets another replica lead, for good. This replica keeps serving.
 func (l *Election) Resign() { l.resign() }
 
 // Gained reports when this replica got the lease. Begin then makes it lead.

@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
-// termLock is the lease as one election sees it. The replica that wins it begins a term of its own,
+// termLock is the lease as one election sees it. The replica that wins it begins its own term,
 // even if it also had the last one.
 //
 // A process that was killed leaves the lease in its name. The next process with that name, in the

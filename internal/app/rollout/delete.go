@@ -13,7 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// deleteWait is how long Delete waits for the App to be gone. A longer deletion goes on by itself.
+// deleteWait is how long Delete waits for the App to be gone. A longer deletion continues by
+// itself.
 const deleteWait = 20 * time.Second
 
 // Delete removes the App and the objects that it made. It returns when the App and its pods are

@@ -55,7 +55,7 @@ func TestRollback_SkipsCrashedRevision(t *testing.T) {
 	come(3, runnerapi.PhaseFailed, true)
 	assert.EqualValues(t, 2, a.RollbackTarget(), "it stayed up again")
 	a.Annotations = map[string]string{"pipeops.io/restarted-at": "now"}
-	assert.False(t, Proven(a, 2), "a restart has to stay up anew")
+	assert.False(t, Proven(a, 2), "a restart has to stay up again")
 }
 
 // After two bad deploys, the revision before is bad, too.

@@ -16,8 +16,8 @@ const (
 	maxTraced = 256
 )
 
-// traces lets the reconciler go on with a command's trace. It is kept in memory alone: when another
-// replica leads, or this one starts again, the trace ends with the command's write.
+// traces lets the reconciler continue with a command's trace. It is kept in memory alone: when
+// another replica leads, or this one starts again, the trace ends with the command's write.
 type traces struct {
 	mu sync.Mutex
 	of map[runnerapi.Key]tracedChange

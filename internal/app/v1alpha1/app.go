@@ -60,7 +60,7 @@ type List struct {
 //
 // +kubebuilder:object:generate=true
 type Status struct {
-	runnerapi.AppStatus // without a tag: the schema generator takes one for a field of its own
+	runnerapi.AppStatus // without a tag: the schema generator takes one for its own field
 
 	Selector        string        `json:"selector,omitempty" doc:"Label selector of the App's pods, for the scale subresource."`
 	ObservedRestart string        `json:"observedRestart,omitempty" doc:"The restart that this status speaks of."`

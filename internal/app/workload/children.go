@@ -23,7 +23,7 @@ const (
 	defaultCPURequest    = "50m"
 	defaultMemoryRequest = "64Mi"
 	gracePeriod          = 30 // seconds from SIGTERM to SIGKILL
-	servingSeconds       = 3  // for which a pod behind an ingress goes on after its end was decided
+	servingSeconds       = 3  // for which a pod behind an ingress continues after its end was decided
 	progressDeadline     = 600
 	keptReplicaSets      = 5
 	// settleSeconds is how long a pod without a readiness probe has to run

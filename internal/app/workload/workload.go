@@ -173,7 +173,7 @@ func cronJob(a *v1alpha1.App) *batchv1.CronJob {
 func RunKey(a *v1alpha1.App) string {
 	spec := a.Spec.DeepCopy()
 	spec.Replicas, spec.Schedule = nil, nil
-	// How the agent treats the App is no reason to run it again.
+	// How the agent treats the App is not a reason to run it again.
 	spec.Paused, spec.Rollback, spec.RevisionHistoryLimit = nil, "", nil
 	spec.RestartOn, spec.RightSizing = nil, nil
 	if spec.Job != nil {

@@ -35,13 +35,13 @@ func TestSizing_AppliedInTemplate(t *testing.T) {
 	a.Status.Sizing = &v1alpha1.SizingStatus{Applied: &v1alpha1.AppliedSizing{By: v1alpha1.ByRollout, CPU: 20, Memory: 40 << 20}}
 	assert.Equal(t, v1alpha1.AppliedSizing{CPU: 20, Memory: 40 << 20}, requests())
 	a.Status.Sizing.Applied.By = v1alpha1.ByResize
-	assert.Equal(t, own, requests(), "what was done in place is no reason for a rollout")
+	assert.Equal(t, own, requests(), "what was done in place is not a reason for a rollout")
 	a.Status.Sizing.Applied.By = v1alpha1.ByRollout
 	a.Spec.RightSizing.Mode = runnerapi.SizingRecommend
 	assert.Equal(t, own, requests(), "turned off, it is gone")
 }
 
-// TestPod_ServesUntilUnrouted: a pod to which visitors are led goes on before SIGTERM, where its
+// TestPod_ServesUntilUnrouted: a pod to which visitors are led continues before SIGTERM, where its
 // grace period has room for that.
 func TestPod_ServesUntilUnrouted(t *testing.T) {
 	visited := runnerapi.AppSpec{Image: "a", Ports: []runnerapi.Port{{Port: 80}}, Ingress: &runnerapi.Ingress{Public: true}}

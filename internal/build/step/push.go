@@ -66,7 +66,7 @@ var digits = regexp.MustCompile(`^[0-9a-f]{40}$`)
 func plain(dir string) error {
 	return filepath.WalkDir(filepath.Join(dir, filepath.Base(Image)), func(at string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && !d.Type().IsRegular() {
-			err = fail("image_invalid", "look at what the Dockerfile does to the builder", "%s is no plain file", filepath.Base(at))
+			err = fail("image_invalid", "look at what the Dockerfile does to the builder", "%s is not a plain file", filepath.Base(at))
 		}
 		return err
 	})

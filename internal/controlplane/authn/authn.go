@@ -121,7 +121,7 @@ func UnknownAgent(id string) *problem.Error {
 
 // RevokedAgent is the error for an agent that was revoked.
 func RevokedAgent(a store.Agent) *problem.Error {
-	return controlapi.Errorf(controlapi.CodeRevoked, "ask the operator of the control plane; `pipeops-controlplane agent delete "+a.ID+"` lets the cluster register anew",
+	return controlapi.Errorf(controlapi.CodeRevoked, "ask the operator of the control plane; `pipeops-controlplane agent delete "+a.ID+"` lets the cluster register again",
 		"agent %s (%s) was revoked at %s", a.Name, a.ID, a.RevokedAt.Format(time.RFC3339))
 }
 

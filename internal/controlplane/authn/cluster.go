@@ -42,7 +42,7 @@ var errNoCluster = problem.Errorf(problem.BadRequest, "let the agent read the na
 
 func cloned(a store.Agent, uid string) *problem.Error {
 	return controlapi.Errorf(controlapi.CodeIdentityCloned,
-		"give the copy an identity of its own: set AGENT_TOKEN to a new token (`pipeops-controlplane token create`) and CLUSTER_NAME to another name, or delete "+
+		"give the copy its own identity: set AGENT_TOKEN to a new token (`pipeops-controlplane token create`) and CLUSTER_NAME to another name, or delete "+
 			"the copied identity (the Secret pipeops-agent-identity, or identity.json in PIPEOPS_STATE_DIR); if the other cluster is gone for good, "+
 			"`pipeops-controlplane agent revoke "+a.ID+"` frees its name",
 		"this is the identity of agent %s (%s), which is in cluster %s; here it is in cluster %s, as a copy",

@@ -99,7 +99,7 @@ func Open(ctx context.Context, d datadir.Data, s *store.Store, domains ca.Domain
 	case d.Has(datadir.FileCA) && !serving && !inDatabase:
 		return nil, fmt.Errorf("the certificate authority is in %s still; start `pipeops-controlplane serve` with --ca-key-file once, which moves it into the database", d.Dir)
 	case d.Has(datadir.FileCA) && serving:
-		if err := moveCA(d, s, domains, now); err != nil { //nolint:contextcheck // a ca.Keeper has a bound of its own
+		if err := moveCA(d, s, domains, now); err != nil { //nolint:contextcheck // a ca.Keeper has a separate bound
 			return nil, err
 		}
 	case !inDatabase:

@@ -150,7 +150,7 @@ func (d Domains) constrain(template *x509.Certificate, role string) {
 		template.PermittedDNSDomains = []string{d.Agents}
 	case RoleControlPlane:
 		template.PermittedDNSDomains = []string{d.peers()}
-	default: // Runners and operators are no servers
+	default: // Runners and operators are not servers
 		template.ExtKeyUsage = []x509.ExtKeyUsage{client}
 	}
 }

@@ -57,7 +57,7 @@ func ParseRequest(text string) (*x509.CertificateRequest, error) {
 }
 
 // Agent issues an agent's certificate. With it the agent is a client of the control plane and of
-// frps. It is also the server of the Runner API and, under a name of its own, of the Kubernetes
+// frps. It is also the server of the Runner API and, under its own name, of the Kubernetes
 // API.
 func (c Issuer) Agent(req *x509.CertificateRequest, serverName string, id *url.URL, ttl time.Duration, reason string) (Issued, error) {
 	return c.issue(req.PublicKey, &x509.Certificate{
@@ -142,7 +142,7 @@ func (s *state) issued(leaf *x509.Certificate, signer pair) Issued {
 	}
 }
 
-// sign issues a certificate with a serial number of its own. It returns its intermediate CA as
+// sign issues a certificate with its own serial number. It returns its intermediate CA as
 // well.
 func (c Issuer) sign(s *state, public any, template *x509.Certificate, from time.Time, ttl time.Duration, reason string) (*x509.Certificate, pair, error) {
 	serial, err := newSerial()

@@ -97,7 +97,7 @@ func (c Rotation) plan(step Step) (*state, error) {
 	case Abort:
 		return s.abort()
 	}
-	return nil, fmt.Errorf("%q is no step of a rotation", step)
+	return nil, fmt.Errorf("%q is not a step of a rotation", step)
 }
 
 func (s *state) start(domains Domains, now time.Time) (*state, error) {

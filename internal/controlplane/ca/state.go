@@ -303,7 +303,7 @@ func readCert(text []byte) (*x509.Certificate, string, []byte, error) {
 		return nil, "", nil, err
 	}
 	if !cert.IsCA {
-		return nil, "", nil, errors.New("it holds a certificate that is no CA's")
+		return nil, "", nil, errors.New("it holds a certificate that is not a CA's")
 	}
 	return cert, block.Headers[headerRole], rest, nil
 }

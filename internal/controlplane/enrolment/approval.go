@@ -15,7 +15,7 @@ const (
 	// denied agent asks, because the operator may still approve it.
 	approvalRetry = 5 * time.Second
 	deniedRetry   = 10 * time.Minute
-	// enrolmentLife is how long a pending registration lasts. An agent that goes on asking then
+	// enrolmentLife is how long a pending registration lasts. An agent that keeps asking then
 	// starts again, if its token is still valid.
 	enrolmentLife = 24 * time.Hour
 	// denialLife is how long a denial lasts.

@@ -22,8 +22,8 @@ const (
 
 // duplicates detects duplicate instances: two live processes with the name of one replica of an
 // agent. A machine or cluster that was copied as a whole runs twice, with the same identity,
-// cluster and name. Replicas have names of their own. It is called for each heartbeat and keeps its
-// state in memory, since a duplicate instance goes on sending heartbeats.
+// cluster and name. Replicas have their own names. It is called for each heartbeat and keeps its
+// state in memory, since a duplicate instance keeps sending heartbeats.
 type duplicates struct {
 	now func() time.Time
 

@@ -23,7 +23,7 @@ func TestDuplicateInstances(t *testing.T) {
 		"an answer is lost":                 {beats: []beat{{"a", ""}, {"a", "0"}, {"a", "0"}, {"a", "2"}, {"a", "2"}, {"a", "2"}, {"a", "5"}}},
 		"two processes":                     {beats: []beat{{"a", ""}, {"b", ""}, {"a", "0"}, {"b", "1"}, {"a", "2"}}, duplicate: true},
 		"a memory that was doubled":         {beats: []beat{{"a", ""}, {"a", "0"}, {"a", "0"}, {"a", "1"}, {"a", "2"}, {"a", "3"}}, duplicate: true},
-		"the control plane starts anew":     {beats: []beat{{"a", "unknown"}, {"a", "0"}, {"a", "1"}}},
+		"the control plane restarts":        {beats: []beat{{"a", "unknown"}, {"a", "0"}, {"a", "1"}}},
 		"two, one of them seldom":           {beats: []beat{{"a", ""}, {"a", "0"}, {"b", ""}, {"a", "1"}, {"a", "3"}, {"b", "2"}, {"a", "4"}}, duplicate: true},
 		"control planes with a memory each": {beats: []beat{{"a", ""}, {"a", "theirs"}, {"a", "1"}, {"a", "theirs too"}}},
 	} {

@@ -45,7 +45,7 @@ func (r *Fleet) Events(ctx context.Context, agentID string, told controlapi.Even
 	})
 }
 
-// inOrder refuses late events of a leader if its successor, or a later call of its own, has already
+// inOrder refuses late events of a leader if its successor, or its own later call, has already
 // been heard: it would report an App that is gone as existing. The lease by which replicas elect
 // does not prevent that, since a request can be delayed for longer.
 func inOrder(ctx context.Context, tx *store.Tx, agentID string, by *controlapi.Leadership) error {

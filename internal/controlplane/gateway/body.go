@@ -14,7 +14,7 @@ import (
 type movingBody struct {
 	io.ReadCloser
 	within time.Duration
-	// multiplexed reports that the request has a stream of its own in its connection, as in HTTP/2.
+	// multiplexed reports that the request has its own stream in its connection, as in HTTP/2.
 	multiplexed bool
 
 	mu       sync.Mutex

@@ -111,8 +111,8 @@ func TestBody_NoUseAfterResponse(t *testing.T) {
 	}
 }
 
-// TestBody_UnreadEnds covers responses of the gateway itself, while the client goes on to send byte
-// by byte.
+// TestBody_UnreadEnds covers responses of the gateway itself, while the client continues to send
+// byte by byte.
 func TestBody_UnreadEnds(t *testing.T) {
 	w := newWorld(t, nil, func(c *gateway.Config) { c.Patience.Progress = 100 * time.Millisecond })
 	plain := hostile.Target{Addr: w.plain.String()}

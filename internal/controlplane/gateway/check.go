@@ -45,7 +45,7 @@ func (g *Gateway) Check(ctx context.Context, host, path string) error {
 	return fmt.Errorf("the gateway answers its own request with %q: %s", v.failed, strings.ToLower(failuresByWord[v.failed].text))
 }
 
-// failuresByWord are those that are no App's.
+// failuresByWord are those that are not App's.
 var failuresByWord = map[string]failure{
 	starting.word: starting, unknownHost.word: unknownHost, noRoute.word: noRoute, offline.word: offline, busy.word: busy,
 	tooMany.word: tooMany, notReached.word: notReached,

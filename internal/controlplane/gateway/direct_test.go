@@ -135,7 +135,7 @@ func quietServer(t *testing.T, h http.Handler, certificate func() *tls.Certifica
 	srv := httptest.NewUnstartedServer(h)
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate(), nil }}
-	// Without a certificate of its own, httptest adds one that comes first.
+	// Without its own certificate, httptest adds one that comes first.
 	srv.TLS.Certificates = []tls.Certificate{*certificate()}
 	srv.StartTLS()
 	t.Cleanup(srv.Close)

@@ -39,7 +39,7 @@ var (
 	badTarget = failure{http.StatusBadRequest, "bad-target", "The request cannot be read",
 		"Its path or query has a space or a control character, or is not a path.", "escape such characters, a space as %20", 0}
 	badHost = failure{http.StatusBadRequest, "bad-host", "The request cannot be read",
-		"The port in its host is no number.", "send the host as the URL has it", 0}
+		"The port in its host is not a number.", "send the host as the URL has it", 0}
 	badBody = failure{http.StatusBadRequest, "bad-body", "The request cannot be read",
 		"Its body is malformed, or ended before it was complete.", "send the body as HTTP says (RFC 9112, sections 7 and 8)", 0}
 	noRoute = failure{http.StatusNotFound, gatewaywire.NoRoute, "Nothing is served here",

@@ -19,7 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// keepUntil runs a keeper of its own until the condition holds, and returns the hosts that it asked
+// keepUntil runs its own keeper until the condition holds, and returns the hosts that it asked
 // a CA for.
 func keepUntil(t *testing.T, s *store.Store, ensure func(host string) error, what string, done func() bool) (asked []string) {
 	t.Helper()
@@ -73,5 +73,5 @@ func TestCertificateKeeper_SharesFailures(t *testing.T) {
 	require.NoError(t, s.PutCertificateFailure(t.Context(), f))
 	require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error { return tx.DeleteClaim(t.Context(), "a1", other) }))
 	asked = keepUntil(t, s, func(string) error { return nil }, "nothing is said to fail", func() bool { return len(failures()) == 0 })
-	assert.Equal(t, []string{host}, asked, "the other host is not served any more")
+	assert.Equal(t, []string{host}, asked, "the other host is no longer served")
 }

@@ -86,7 +86,7 @@ func (u *underWay) enter(v *visit) (leave func(), refused *failure) {
 }
 
 // stay counts a visit among the streams, whose answer may go on for long. If there is no place, one
-// that has left HTTP is refused, and any other goes on to count among the requests.
+// that has left HTTP is refused, and any other continues to count among the requests.
 func (g *Gateway) stay(v *visit, resp *http.Response) error {
 	if !gatewaywire.Stays(resp) {
 		return nil

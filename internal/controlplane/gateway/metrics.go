@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// maxAgents bounds how many agents have numbers of their own; all others are counted together.
+// maxAgents bounds how many agents have their own numbers; all others are counted together.
 const (
 	maxAgents   = 500
 	otherAgents = "other"

@@ -26,7 +26,7 @@ const (
 
 // ProxyListener accepts connections of load balancers that send the PROXY protocol, version 1 or 2.
 // Such a connection has the address of the visitor. Connections from elsewhere keep their own, and
-// a header that they send is not read: it is no TLS and no HTTP.
+// a header that they send is not read: it is not TLS and no HTTP.
 type ProxyListener struct {
 	net.Listener
 	balancers []netip.Prefix

@@ -64,7 +64,7 @@ func TestTrace_PassesGateway(t *testing.T) {
 	}
 
 	got, spans = traced(t, "")
-	assert.False(t, spans[1].Parent().IsValid(), "a trace of its own")
+	assert.False(t, spans[1].Parent().IsValid(), "a separate trace")
 	assert.Contains(t, got, spans[0].SpanContext().TraceID().String())
 }
 

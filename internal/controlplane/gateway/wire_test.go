@@ -268,7 +268,7 @@ func TestWire_Messages(t *testing.T) {
 		{"7.6.2 Max-Forwards of OPTIONS", ask("OPTIONS /", "Max-Forwards: 5"), "", "Max-Forwards: 4\r", " 200 "},
 		{"7.6.2 Max-Forwards of TRACE", ask("TRACE /", "Max-Forwards: 1"), "", "TRACE / \nMax-Forwards: 0\r", " 200 "},
 		{"7.6.2 Max-Forwards of other methods", ask("GET /", "Max-Forwards: 0"), "", "Max-Forwards: 0\r", " 200 "},
-		{"7.6.2 Max-Forwards that is no number", ask("OPTIONS /", "Max-Forwards: x"), "", "Max-Forwards: x\r", " 200 "},
+		{"7.6.2 Max-Forwards that is not a number", ask("OPTIONS /", "Max-Forwards: x"), "", "Max-Forwards: x\r", " 200 "},
 		{"9.3.7 OPTIONS *", ask("OPTIONS *"), "", "OPTIONS * HTTP/1.1\r\nHost: " + host, " 200 "},
 		{"9.1 an unknown method", ask("PROPFIND /"), "", "PROPFIND / HTTP/1.1", " 200 "},
 		{"9112 3.2.4 GET *", ask("GET *"), "", "", " 400 "},
@@ -367,7 +367,7 @@ func TestWire_HTTP1(t *testing.T) {
 		{"9112 7.1 no end of a chunk", chunks("2\r\nabc\r\n0\r\n\r\n"), "", "", " 400 "},
 		{"9112 7.1 a bad trailer", chunks("0\r\nno colon\r\n\r\n"), "", "", " 400 "},
 		{"9112 9.3 HTTP/1.0", raw("GET / HTTP/1.0", at), "", "GET / HTTP/1.1", " 200 \n!keep-alive"},
-		{"9112 9.3 HTTP/1.0 that goes on", raw("GET / HTTP/1.0", at, "Connection: keep-alive"), "", "GET / HTTP/1.1", "Connection: keep-alive\r"},
+		{"9112 9.3 HTTP/1.0 that continues", raw("GET / HTTP/1.0", at, "Connection: keep-alive"), "", "GET / HTTP/1.1", "Connection: keep-alive\r"},
 	}, "HTTP1")
 }
 

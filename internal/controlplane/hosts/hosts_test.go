@@ -91,8 +91,8 @@ func TestClaim(t *testing.T) {
 		"the domain itself":             {domain, route(domain, "prod", "web"), nil, "", "not this App's"},
 		"a wildcard below the domain":   {"*." + domain, route("*."+domain, "prod", "web"), nil, "", "not this App's"},
 		"a name that two agents can be": {given, route(given, "prod", "web"), taken, "", "another agent has the same host"},
-		"a host of its own":             {"www.example.org", route("www.example.org", "prod", "web"), nil, "", "CNAME www.example.org to a1." + domain},
-		"a wildcard of its own":         {"*.example.org", route("*.example.org", "prod", "web"), nil, "", `TXT _pipeops.example.org to "pipeops-agent=a1"`},
+		"its own host":                  {"www.example.org", route("www.example.org", "prod", "web"), nil, "", "CNAME www.example.org to a1." + domain},
+		"its own wildcard":              {"*.example.org", route("*.example.org", "prod", "web"), nil, "", `TXT _pipeops.example.org to "pipeops-agent=a1"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := hosts.Claim(shop, c.host, []store.Route{c.route}, domain, c.others, noon)

@@ -70,7 +70,7 @@ type vitals struct {
 	state    announce.State // as this process announced it last; empty before that
 }
 
-// Config says how long silence is no outage.
+// Config says how long silence is not an outage.
 type Config struct {
 	Log zerolog.Logger
 	Now func() time.Time

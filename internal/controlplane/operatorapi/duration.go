@@ -17,7 +17,7 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%.40q is no length of time, such as 90s, 5m or 24h", text)
+		return fmt.Errorf("%.40q is not a length of time, such as 90s, 5m or 24h", text)
 	}
 	*d = Duration(parsed)
 	return nil

@@ -19,7 +19,7 @@ import (
 
 //go:generate go test . -run IsCommitted -update
 
-var update = flag.Bool("update", false, "write docs/openapi-operators.json and the table in docs/operator/operators.md anew")
+var update = flag.Bool("update", false, "regenerate docs/openapi-operators.json and the table in docs/operator/operators.md")
 
 const (
 	openAPIFile = "../../../docs/openapi-operators.json"

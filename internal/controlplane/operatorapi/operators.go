@@ -135,7 +135,7 @@ type OperatorAudit struct {
 type OperatorRecord struct {
 	Seq         int64                  `json:"seq"`
 	Time        time.Time              `json:"time"`
-	Operator    string                 `json:"operator" doc:"Name of the operator; local/USER for a command on the control plane's machine; openid/NAME for a person who signed in by OpenID Connect, and openid for an unknown one who was refused; agent/ID or runner/NAME for a certificate that is no operator's."`
+	Operator    string                 `json:"operator" doc:"Name of the operator; local/USER for a command on the control plane's machine; openid/NAME for a person who signed in by OpenID Connect, and openid for an unknown one who was refused; agent/ID or runner/NAME for a certificate that is not an operator's."`
 	Certificate string                 `json:"certificate,omitempty" doc:"Serial number in hexadecimal."`
 	RequestID   string                 `json:"requestId,omitempty"`
 	Command     string                 `json:"command" doc:"The call's operationId."`

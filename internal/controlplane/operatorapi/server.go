@@ -238,8 +238,8 @@ func (s *server) carryOut(ctx context.Context, d *Description, in, out any, run 
 	return nil
 }
 
-// failed returns the answer to a call that an error ended which is no refusal. Admins get the cause
-// of a failure of the database: they run it.
+// failed returns the answer to a call that an error ended which is not a refusal. Admins get the
+// cause of a failure of the database: they run it.
 func failed(ctx context.Context, err error) *problem.Error {
 	failure, ok := errors.AsType[*store.EngineError](err)
 	at, isVisit := ctx.Value(visitKey{}).(*visit)

@@ -179,7 +179,7 @@ func listDeliveries(ctx context.Context, a *operators.Admin, in *DeliveriesInput
 	switch in.State {
 	case "", store.DeliveryPending, store.DeliveryDelivered, store.DeliveryGivenUp:
 	default:
-		return List[Delivery]{}, problem.Errorf(problem.Invalid, "use pending, delivered or 'given up'", "%.40q is no state of a delivery", in.State).WithField("query.state")
+		return List[Delivery]{}, problem.Errorf(problem.Invalid, "use pending, delivered or 'given up'", "%.40q is not a state of a delivery", in.State).WithField("query.state")
 	}
 	found, err := a.Webhooks.Deliveries(ctx, in.Webhook, in.State, in.Limit)
 	list := make([]Delivery, len(found))

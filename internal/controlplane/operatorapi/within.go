@@ -42,7 +42,7 @@ type within struct{ http.Handler }
 
 // RoundTrip implements http.RoundTripper.
 func (h within) RoundTrip(r *http.Request) (*http.Response, error) {
-	// The router would go on with the route of the page's own request, and with its method.
+	// The router would continue with the route of the page's own request, and with its method.
 	r = r.Clone(context.WithValue(r.Context(), chi.RouteCtxKey, (*chi.Context)(nil)))
 	if r.Body == nil {
 		r.Body = http.NoBody

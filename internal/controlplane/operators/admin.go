@@ -89,7 +89,7 @@ type (
 )
 
 // Open opens the data of a control plane. It does not create the directory, so that a mistyped
-// name does not lead to an empty directory with a CA of its own. A nil now means time.Now.
+// name does not lead to an empty directory with its own CA. A nil now means time.Now.
 func Open(ctx context.Context, data datadir.Data, now func() time.Time) (*Admin, error) {
 	if data.Dir != "" && !data.Made() && !data.Shared() {
 		return nil, fmt.Errorf("%s is not the data directory of a control plane: it has no %s; "+

@@ -180,7 +180,7 @@ func (a *Agents) Label(ctx context.Context, nameOrID string, set map[string]stri
 			return err
 		}
 		if found.Revoked() {
-			return conflict("remove it, and let its cluster register anew", "agent %s is revoked", found.Name)
+			return conflict("remove it, and let its cluster register again", "agent %s is revoked", found.Name)
 		}
 		before := found
 		found.Labels = maps.Clone(before.Labels)

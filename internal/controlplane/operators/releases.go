@@ -70,7 +70,7 @@ func checkReleaseURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Scheme != "https" || u.Host == "" || len(text) > 1024:
-		return invalid("write it as https://HOST/PATH, where the release's files are", "--url: %q is no https URL", text)
+		return invalid("write it as https://HOST/PATH, where the release's files are", "--url: %q is not an https URL", text)
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return invalid("write it as https://HOST/PATH: each agent gets to see it", "--url: has a user, a query or a fragment")
 	}

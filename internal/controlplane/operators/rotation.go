@@ -67,7 +67,7 @@ func (e *NotReadyError) Error() string {
 		names[i] = d.Kind + " " + d.Name
 	}
 	return fmt.Sprintf("`ca rotate %s` would cut off %s; wait for them (`pipeops-controlplane ca get` says what for), "+
-		"revoke those that are gone for good, or go on with --force: they come back by themselves when they are next online",
+		"revoke those that are gone for good, or continue with --force: they come back by themselves when they are next online",
 		e.Step, strings.Join(names, ", "))
 }
 

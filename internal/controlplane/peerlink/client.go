@@ -177,7 +177,7 @@ func pump(dst io.Writer, src io.Reader) {
 	_, _ = io.CopyBuffer(writerOnly{dst}, readerOnly{src}, buffer[:])
 }
 
-// Without the others' own ways to copy, which take buffers of their own.
+// Without the others' own ways to copy, which take their own buffers.
 type (
 	writerOnly struct{ io.Writer }
 	readerOnly struct{ io.Reader }

@@ -50,7 +50,7 @@ type request struct {
 func (r request) encode() ([]byte, error) {
 	from := r.from.String()
 	if r.agentID == "" || len(r.agentID) > maxName || len(from) > maxName {
-		return nil, fmt.Errorf("%q is no agent's ID", r.agentID)
+		return nil, fmt.Errorf("%q is not an agent's ID", r.agentID)
 	}
 	text := append([]byte{byte(r.kind), byte(len(r.agentID))}, r.agentID...) //nolint:gosec // at most maxName
 	return append(append(text, byte(len(from))), from...), nil               //nolint:gosec // at most maxName
@@ -112,7 +112,7 @@ func nodeOf(cs tls.ConnectionState, trustDomain string) (string, error) {
 			}
 		}
 	}
-	return "", errors.New("the certificate is no control plane's")
+	return "", errors.New("the certificate is not a control plane's")
 }
 
 // addrPort returns an address as a request has it.

@@ -42,7 +42,7 @@ func Copy(ctx context.Context, file string, to Postgres) ([]Copied, error) {
 	return done, errors.Join(err, target.Close())
 }
 
-// copyFrom copies on a connection of its own, without the usual timeouts.
+// copyFrom copies on a separate connection, without the usual timeouts.
 func (e *postgres) copyFrom(ctx context.Context, from *sql.DB) (done []Copied, err error) {
 	cfg := e.cfg.Copy()
 	cfg.RuntimeParams["statement_timeout"], cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "0", "0"

@@ -60,7 +60,7 @@ var sqliteFailures = map[int]EngineError{
 	sqlite3.SQLITE_FULL:     {Detail: "the disk is full", Fix: fixSpace},
 	sqlite3.SQLITE_IOERR:    {Detail: "its file cannot be read or written: the disk is full or broken", Fix: fixSpace + "; `dmesg` shows faults of disks"},
 	sqlite3.SQLITE_CORRUPT:  {Detail: "its file is damaged", Fix: fixDamaged},
-	sqlite3.SQLITE_NOTADB:   {Detail: "its file is damaged, or is no SQLite database", Fix: fixDamaged},
+	sqlite3.SQLITE_NOTADB:   {Detail: "its file is damaged, or is not a SQLite database", Fix: fixDamaged},
 	sqlite3.SQLITE_CANTOPEN: {Detail: "its file cannot be opened", Fix: fixAccess},
 	sqlite3.SQLITE_READONLY: {Detail: "its file cannot be written", Fix: fixAccess},
 	sqlite3.SQLITE_PERM:     {Detail: "its file cannot be opened", Fix: fixAccess},

@@ -45,7 +45,7 @@ func TestPeer_Lease(t *testing.T) {
 		})
 		there, err = s.RenewPeer(ctx, "a", time.Minute)
 		require.NoError(t, err)
-		assert.False(t, there, "a removed peer has to join anew")
+		assert.False(t, there, "a removed peer has to join again")
 	})
 }
 

@@ -68,7 +68,7 @@ func OpenPostgres(ctx context.Context, p Postgres) (*Store, error) {
 	return &Store{queries: newQueries(alone{timed{db}, e}), engine: e, queued: wake.New(), Due: wake.New()}, nil
 }
 
-// beside notifies under another name, and has a session of its own.
+// beside notifies under another name, and has a separate session.
 func (e *postgres) beside() (engine, queries) {
 	other := *e
 	other.me, other.borrowed, other.session, other.claim = rand.Text(), true, nil, noClaim
@@ -152,7 +152,7 @@ func (t *turn) Rollback() error {
 	return t.tx.Rollback()
 }
 
-// alone runs a single statement as a transaction of its own.
+// alone runs a single statement as a separate transaction.
 type alone struct {
 	timed
 	e *postgres

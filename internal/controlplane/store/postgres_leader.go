@@ -19,7 +19,7 @@ const (
 	leadPatience = 3 * time.Second
 )
 
-// lead holds an advisory lock on a connection of its own: the server releases it when the process
+// lead holds an advisory lock on a separate connection: the server releases it when the process
 // dies. When the connection becomes uncertain, it ends the context of what runs.
 func (e *postgres) lead(ctx context.Context, lead func(context.Context)) error {
 	for ctx.Err() == nil {

@@ -36,7 +36,7 @@ const (
 	beside  claim = "pg_try_advisory_lock_shared" // others have the same
 )
 
-// session is a connection of its own: what it holds, and what it hears, ends with it.
+// session is a separate connection: what it holds, and what it hears, ends with it.
 type session struct {
 	conn *pgx.Conn
 	news bool // another process wrote since we last looked

@@ -88,7 +88,7 @@ func (e *sqlite) begin(ctx context.Context, _ bool) (transaction, queries, error
 	return tx, newQueries(preparedTx{tx, e.writer}), err
 }
 
-// serve does nothing: the data directory that contains the file has a lock of its own.
+// serve does nothing: the data directory that contains the file has its own lock.
 func (e *sqlite) serve(context.Context, bool) error { return nil }
 
 // lead runs lead at once: only one process serves the file.

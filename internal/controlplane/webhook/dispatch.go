@@ -110,7 +110,7 @@ func (d *Dispatcher) Look() {
 	d.wake.Raise()
 }
 
-// Run sends until the context ends. Each webhook has a queue of its own, so that none waits for
+// Run sends until the context ends. Each webhook has its own queue, so that none waits for
 // another's receiver.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	queues := map[string]*queue{}

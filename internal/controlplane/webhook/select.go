@@ -29,7 +29,7 @@ func CheckTypes(list []string) error {
 			for i, known := range types {
 				words[i] = string(known)
 			}
-			return fmt.Errorf("--type: %q is no type of event; there are %s, and agent.*, app.*, route.* and alert.*", t, strings.Join(words, ", "))
+			return fmt.Errorf("--type: %q is not a type of event; there are %s, and agent.*, app.*, route.* and alert.*", t, strings.Join(words, ", "))
 		}
 	}
 	return nil

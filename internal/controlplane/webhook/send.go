@@ -127,7 +127,7 @@ func (s *Sender) request(ctx context.Context, id string, body []byte) (*http.Req
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.hook.URL, bytes.NewReader(body))
 	if err != nil {
-		return nil, errors.New("the webhook's URL cannot be read; delete it and create it anew")
+		return nil, errors.New("the webhook's URL cannot be read; delete it and recreate it")
 	}
 	req.Header.Set("Content-Type", announce.ContentType)
 	req.Header.Set("User-Agent", s.userAgent)

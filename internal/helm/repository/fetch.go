@@ -152,7 +152,7 @@ func parseURL(text, field string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" {
 		return nil, problem.Errorf(problem.Invalid, "give SCHEME://HOST/PATH; credentials are named in credentialsSecret",
-			"this is no URL of a chart's").WithField(field)
+			"this is not a URL of a chart's").WithField(field)
 	}
 	return u, nil
 }

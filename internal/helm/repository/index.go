@@ -75,7 +75,7 @@ func newest(entries []entry, source runnerapi.ChartSource) (entry, error) {
 	}
 	within, err := semver.NewConstraint(wanted)
 	if err != nil {
-		return entry{}, problem.Errorf(problem.Invalid, "give a version such as 1.4.2, or a range such as ^1.4", "%q is no version", wanted).WithField("chart.version")
+		return entry{}, problem.Errorf(problem.Invalid, "give a version such as 1.4.2, or a range such as ^1.4", "%q is not a version", wanted).WithField("chart.version")
 	}
 	var best entry
 	var high *semver.Version
@@ -167,7 +167,7 @@ func (s *sectionScanner) isName(text string) bool {
 
 func (s *sectionScanner) entries(whole []byte) ([]entry, error) {
 	bad := func(err error) error {
-		return problem.Errorf(problem.Invalid, "check the URL: it is the one that helm repo add takes", "this is no index of a chart repository: %v", err).WithField("chart.repository")
+		return problem.Errorf(problem.Invalid, "check the URL: it is the one that helm repo add takes", "this is not an index of a chart repository: %v", err).WithField("chart.repository")
 	}
 	if s.block {
 		found := map[string][]entry{}

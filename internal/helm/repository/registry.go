@@ -82,7 +82,7 @@ func chartOf(image v1.Image) (v1.Layer, error) {
 			return layer, nil
 		}
 	}
-	return nil, errors.New("this is no chart: it has no layer " + chartLayer)
+	return nil, errors.New("this is not a chart: it has no layer " + chartLayer)
 }
 
 func unpulled(at *url.URL, err error, sent bool) error {

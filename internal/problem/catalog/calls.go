@@ -124,7 +124,7 @@ var calls = []Entry{
 	},
 	{
 		"PO-1101", "agent_unreachable", "Agent not reachable",
-		"The agent did not respond in time. It is offline, or the control plane cannot be reached. Apps go on running.",
+		"The agent did not respond in time. It is offline, or the control plane cannot be reached. Apps keep running.",
 		"See whether it is online: `pipeops-runner agents`. On its cluster: `pipeops-agent doctor`.",
 		"docs/troubleshooting.md#the-agent",
 	},

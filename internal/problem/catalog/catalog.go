@@ -89,8 +89,8 @@ func Find(text string) (found []Entry) {
 	return found
 }
 
-// Near returns the entry of the same area with the nearest number; false if the text is no code, or
-// there is no such area.
+// Near returns the entry of the same area with the nearest number; false if the text is not a code,
+// or there is no such area.
 func Near(code string) (near Entry, found bool) {
 	m := number.FindStringSubmatch(code)
 	if m == nil {

@@ -148,7 +148,7 @@ var diagnoses = []Entry{
 	},
 	{
 		"PO-2025", "RunsSkipped", "Runs skipped",
-		"A run was due and could not start: an earlier one goes on, or the starting deadline passed.",
+		"A run was due and could not start: an earlier one continues, or the starting deadline passed.",
 		"End the earlier run, choose another schedule.concurrency, or raise the starting deadline.",
 		"docs/deployer/jobs.md",
 	},

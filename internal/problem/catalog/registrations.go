@@ -28,13 +28,13 @@ var registrations = []Entry{
 	},
 	{
 		"PO-4005", "token_rotated", "Token replaced",
-		"The token has a new secret, and the old one is not valid any more.",
+		"The token has a new secret, and the old one is no longer valid.",
 		"Use the token that `pipeops-controlplane token rotate` printed.",
 		"docs/operator/enrolment.md#a-new-secret",
 	},
 	{
 		"PO-4006", "agent_revoked", "Agent revoked",
-		"The operator revoked this agent. Its certificate and tunnel are refused; Apps go on running.",
+		"The operator revoked this agent. Its certificate and tunnel are refused; Apps keep running.",
 		"Ask the operator. To connect the cluster again, register with a new token.",
 		"docs/operator/enrolment.md#after-the-registration",
 	},
@@ -58,7 +58,7 @@ var registrations = []Entry{
 	},
 	{
 		"PO-4010", "approval_pending", "Waiting for approval",
-		"The token's registrations wait until an operator approves them. The agent goes on by itself then.",
+		"The token's registrations wait until an operator approves them. The agent continues by itself then.",
 		"Ask the operator to compare the key and run `pipeops-controlplane agent approve NAME`.",
 		"docs/operator/enrolment.md#with-an-operators-approval",
 	},

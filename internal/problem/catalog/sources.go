@@ -112,7 +112,7 @@ var sources = []Entry{
 	},
 	{
 		"PO-5108", "image_invalid", "Built image invalid",
-		"The builder left files that are no image.",
+		"The builder left files that are not an image.",
 		"See what the Dockerfile does to the builder.",
 		"docs/deployer/builds.md#causes",
 	},

@@ -53,7 +53,7 @@ func plainQuery(r *http.Request, params []*huma.Param) *problem.Error {
 			return e
 		}
 		if v := query[name][0]; schema.Type == huma.TypeBoolean && v != "true" && v != "false" {
-			return problem.Errorf(problem.Invalid, "send true or false", "%s is no boolean", name).WithField(field)
+			return problem.Errorf(problem.Invalid, "send true or false", "%s is not a boolean", name).WithField(field)
 		}
 	}
 	r.URL.RawQuery = query.Encode()

@@ -47,7 +47,7 @@ const (
 	offsetArg  = 16
 )
 
-// archs are the machines that the filter knows. Each has numbers of its own for system calls.
+// archs are the machines that the filter knows. Each has its own numbers for system calls.
 var archs = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
 // filter refuses what is not allowed, with EPERM. Calls of another machine's kind are not allowed.
@@ -106,7 +106,7 @@ func forbidCalls() error {
 	}
 	thread, err := seccomp(&unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}) //nolint:gosec // the filter is far shorter than 65 536 instructions
 	if err == nil && thread != 0 {
-		err = fmt.Errorf("thread %d has a filter of its own", thread)
+		err = fmt.Errorf("thread %d has its own filter", thread)
 	}
 	return err
 }

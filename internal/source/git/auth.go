@@ -60,7 +60,7 @@ func ReadAuth(secret string, data map[string][]byte, u runnerapi.GitURL) (Auth, 
 		return auth, nil
 	}
 	if auth.Key, err = ssh.ParsePrivateKey(data[keyIdentity]); err != nil {
-		return Auth{}, bad("put a private key without passphrase, as ssh-keygen makes it, into identity", "identity is no private key that can be used")
+		return Auth{}, bad("put a private key without passphrase, as ssh-keygen makes it, into identity", "identity is not a private key that can be used")
 	}
 	if auth.Hosts, err = ParseHosts(data[keyKnownHosts]); err != nil {
 		return Auth{}, bad("put the server's lines, as ssh-keyscan prints them, into known_hosts", "known_hosts: %v", err)

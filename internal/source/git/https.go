@@ -68,7 +68,7 @@ func (s *overHTTPS) follow(q *http.Request, via []*http.Request) error {
 	}
 	base, ok := strings.CutSuffix(q.URL.EscapedPath(), suffix)
 	if !ok {
-		return failed(NotGit, "give the address that `git clone` takes", "%s redirects to a page that is no Git repository", s.host)
+		return failed(NotGit, "give the address that `git clone` takes", "%s redirects to a page that is not a Git repository", s.host)
 	}
 	to, err := runnerapi.ParseGitURL("https://" + q.URL.Host + base)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *overHTTPS) advertised(ctx context.Context, ref runnerapi.GitRef) (*pack
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.Header.Get("Content-Type") != "application/x-"+service+"-advertisement" {
-		return nil, failed(NotGit, "give the address that `git clone` takes", "what is at %s is no Git repository", s.base)
+		return nil, failed(NotGit, "give the address that `git clone` takes", "what is at %s is not a Git repository", s.base)
 	}
 	moved := *resp.Request.URL
 	moved.RawQuery = ""
@@ -109,7 +109,7 @@ func (s *overHTTPS) close() { s.client.CloseIdleConnections() }
 func (s *overHTTPS) do(ctx context.Context, method, address string, body []byte, contentType string) (*http.Response, error) {
 	q, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
 	if err != nil {
-		return nil, failed(NotGit, "correct url", "%q is no address", clip(address))
+		return nil, failed(NotGit, "correct url", "%q is not an address", clip(address))
 	}
 	q.Header.Set("User-Agent", userAgent)
 	if contentType != "" {

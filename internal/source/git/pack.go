@@ -49,7 +49,7 @@ func unpack(pack []byte, want plumbing.Hash, folder string, l Limits) (string, F
 }
 
 func broken(err error) error {
-	return failed(NotGit, "it is tried again; if it stays, look at the server with `git fsck`", "what the server sent is no pack that can be read: %s", clip(err.Error()))
+	return failed(NotGit, "it is tried again; if it stays, look at the server with `git fsck`", "what the server sent is not a pack that can be read: %s", clip(err.Error()))
 }
 
 // weigh reads a pack's headers before anything is unpacked: a few bytes can announce gigabytes, as
@@ -141,7 +141,7 @@ func commitOf(store *memory.Storage, hash plumbing.Hash) (*object.Commit, error)
 		}
 		hash = tag.Target
 	}
-	return nil, failed(RefMissing, "follow a branch, or a tag of a commit", "%s is no commit", hash)
+	return nil, failed(RefMissing, "follow a branch, or a tag of a commit", "%s is not a commit", hash)
 }
 
 // collector gathers files within limits.

@@ -69,7 +69,7 @@ func (p *fleetPages) agentLive(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (p *fleetPages) readAgent(name string, query url.Values) func(context.Context) (agentData, error) {
-	before, _ := strconv.ParseUint(query.Get("before"), 10, 64) // 0 for what is no number: the newest
+	before, _ := strconv.ParseUint(query.Get("before"), 10, 64) // 0 for what is not a number: the newest
 	return func(ctx context.Context) (data agentData, err error) {
 		found, err := operatorapi.GetAgent.Do(ctx, p.opts.API, operatorapi.GetAgentInput{Agent: name})
 		if err != nil {
@@ -147,7 +147,7 @@ func troublesOf(a announce.Agent) (list []trouble) {
 		list = append(list, trouble{
 			Title: "Identity in use twice", Tone: "bad",
 			Detail: "A copy " + operatorapi.WhereClone(clone) + ", called " + clone.Instance + ", comes from " + clone.Address + ".",
-			Fix:    "end the copy, or have it register as an agent of its own",
+			Fix:    "end the copy, or have it register as its own agent",
 		})
 	}
 	if a.Update != nil && a.Update.State == "failed" {
@@ -216,7 +216,7 @@ var agentChanges = map[string]change{
 		call: operatorapi.RevokeAgent.ID, title: "Revoke {name}", page: "/console/", agent: true,
 		ask: func(name string, _ url.Values) web.Question {
 			return agentQuestion(name, web.Question{
-				Text:   "The control plane refuses the agent from now on, and closes its tunnel. No Runner reaches it any more. Its Apps run on. This cannot be undone: the cluster has to register anew.",
+				Text:   "The control plane refuses the agent from now on, and closes its tunnel. No Runner reaches it any more. Its Apps run on. This cannot be undone: the cluster has to register again.",
 				Button: "Revoke the agent", Danger: true, Command: web.CommandLine(program+" agent revoke", name),
 			})
 		},

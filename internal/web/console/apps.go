@@ -97,7 +97,7 @@ var appChanges = map[string]change{
 			key := appIn(f.name, f.values)
 			n, err := f.number("replicas")
 			if err == nil && (n < 0 || n > mostReplicas) {
-				err = problem.Errorf(problem.Invalid, fmt.Sprintf("enter a number from 0 to %d", mostReplicas), "replicas: %d is no number of pods", n)
+				err = problem.Errorf(problem.Invalid, fmt.Sprintf("enter a number from 0 to %d", mostReplicas), "replicas: %d is not a number of pods", n)
 			}
 			if err != nil {
 				return outcome{}, err

@@ -45,7 +45,7 @@ func (r *rig) listen(path string) <-chan string {
 	return events
 }
 
-// TestStream_ReportsStale deletes the App that an open page is about: the stream goes on.
+// TestStream_ReportsStale deletes the App that an open page is about: the stream continues.
 func TestStream_ReportsStale(t *testing.T) {
 	r := newRig(t, app("shop", "web"))
 	events := r.listen("/live/apps/shop/web")

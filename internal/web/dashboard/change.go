@@ -101,7 +101,7 @@ func askScale(a *v1alpha1.App, _ url.Values) (web.Question, error) {
 func scale(ctx context.Context, d *appPages, key runnerapi.Key, form url.Values) error {
 	n, err := strconv.ParseInt(form.Get("replicas"), 10, 32)
 	if err != nil || n < 0 || n > mostReplicas {
-		return problem.Errorf(problem.Invalid, fmt.Sprintf("enter a number from 0 to %d", mostReplicas), "%.20q is no number of pods", form.Get("replicas"))
+		return problem.Errorf(problem.Invalid, fmt.Sprintf("enter a number from 0 to %d", mostReplicas), "%.20q is not a number of pods", form.Get("replicas"))
 	}
 	_, err = d.cluster.writer.Scale(ctx, key, runnerapi.Scale{Replicas: new(int32(n))}, writeOptions())
 	return err
@@ -133,7 +133,7 @@ func rollback(ctx context.Context, d *appPages, key runnerapi.Key, form url.Valu
 func revisionIn(form url.Values) (int64, error) {
 	to, err := strconv.ParseInt(form.Get("revision"), 10, 64)
 	if err != nil || to < 1 {
-		return 0, problem.Errorf(problem.Invalid, "choose a revision on the App's page", "%.20q is no revision", form.Get("revision"))
+		return 0, problem.Errorf(problem.Invalid, "choose a revision on the App's page", "%.20q is not a revision", form.Get("revision"))
 	}
 	return to, nil
 }

@@ -40,7 +40,7 @@ func DecodeReadiness(body []byte) (Readiness, error) {
 	}, nil
 }
 
-// list returns the lines of a text. The line about tunnels has semicolons of its own, and is
+// list returns the lines of a text. The line about tunnels has its own semicolons, and is
 // followed by that about the control plane, if by any.
 func list(text string) (lines []string) {
 	if text == "" {

@@ -21,12 +21,12 @@ import (
 // DeadLetter is a message that a queue's reader could not handle, or not in time. Any client may
 // have written its content: Genuine reports whether the control plane did.
 type DeadLetter struct {
-	// ID is the event's, or made from the body where that is no event.
+	// ID is the event's, or made from the body where that is not an event.
 	ID       string `json:"id"`
 	Type     string `json:"type,omitempty"`
 	AgentID  string `json:"agentId,omitempty"`
 	Sequence uint64 `json:"sequence,omitempty"`
-	// Malformed says why it is no event.
+	// Malformed says why it is not an event.
 	Malformed string `json:"malformed,omitempty"`
 	Genuine   bool   `json:"genuine"`
 
@@ -104,7 +104,7 @@ func (r *reading) settle(m *amqp.Delivery) error {
 	return rabbitmq.Settle(m.Ack(false))
 }
 
-// hasQueue checks for a queue on a channel of its own, which the broker closes if there is none.
+// hasQueue checks for a queue on its own channel, which the broker closes if there is none.
 func (r *reading) hasQueue(ctx context.Context, name string) (bool, error) {
 	defer r.conn.Bound(ctx)()
 	ch, err := r.conn.Channel()
@@ -119,7 +119,7 @@ func (r *reading) hasQueue(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// with calls read on a connection of its own and returns the number of dead letters. Letters that
+// with calls read on a separate connection and returns the number of dead letters. Letters that
 // read does not settle then return to the queue.
 func (d *DeadLetters) with(ctx context.Context, read func(*reading) error) (total int, err error) {
 	conn, err := d.link.Dial(ctx)

@@ -61,7 +61,7 @@ type sessionFunc func(ctx context.Context, conn *Connection) error
 
 // Run gives each new connection to session, which returns when it is done with
 // it. Only the end of the context ends Run. It begins with any of the brokers, so that
-// not all of us are at the first of the list, and goes on with the next.
+// not all of us are at the first of the list, and continues with the next.
 func (l *Link) Run(ctx context.Context, session sessionFunc) error {
 	wait := NewBackoff()
 	for next := rand.IntN(1 << 16); ctx.Err() == nil; next++ { // #nosec G404 -- spreading load needs no secrecy

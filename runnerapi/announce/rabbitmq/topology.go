@@ -41,7 +41,7 @@ type Queue struct {
 	// durable quorum queues. One consumer of such a queue gets all of it, in order; the others wait
 	// until that one has ended. The next consumer then first gets what was not acknowledged.
 	Transient bool
-	// MaxLength and Expires bound a durable queue without a reader; 0 is no bound.
+	// MaxLength and Expires bound a durable queue without a reader; 0 is not a bound.
 	MaxLength int
 	Expires   time.Duration
 }
@@ -131,7 +131,7 @@ func DeclareError(kind, name string, err error) error {
 				Fix: "give the user the right to configure it, or use the control plane's user"}
 		case amqp.PreconditionFailed:
 			return &Error{Op: "declare " + kind + " " + name, Code: CodeMismatch, Err: err,
-				Fix: "it exists with other settings: delete it on the broker, it is made anew"}
+				Fix: "it exists with other settings: delete it on the broker, it is recreated"}
 		}
 	}
 	return fmt.Errorf("declare %s %s: %w", kind, name, err)

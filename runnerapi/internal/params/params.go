@@ -1,5 +1,5 @@
 // Package params has the parts from which the inputs of the Runner API's calls are made. They are
-// exported because huma looks at nothing else, and in a package of their own because no other
+// exported because huma looks at nothing else, and in a separate package because no other
 // package needs them.
 package params
 

@@ -194,9 +194,9 @@ type Releases interface {
 	List(ctx context.Context, namespace string) ([]runnerapi.Release, error)
 	// History reads the revisions that are kept, the newest first.
 	History(ctx context.Context, key runnerapi.Key) ([]runnerapi.Release, error)
-	// Rollback goes back to a revision, as a new one. It goes on as Deploy does.
+	// Rollback goes back to a revision, as a new one. It continues as Deploy does.
 	Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.ReleaseRollback, opts runnerapi.ReleaseOptions) (runnerapi.Release, error)
-	// Delete uninstalls. It goes on as Deploy does, until the objects and their pods are
+	// Delete uninstalls. It continues as Deploy does, until the objects and their pods are
 	// gone. The release stays, as failed, if something holds them.
 	Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.ReleaseOptions) (runnerapi.Release, error)
 	// Wait waits until no command is at work on the release, or ctx ends. A release

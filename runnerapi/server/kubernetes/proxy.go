@@ -275,7 +275,7 @@ func mayImpersonate(k *runnerapi.KubernetesRequest, resp *http.Response) error {
 }
 
 // errDraining ends open requests when the agent stops.
-var errDraining = problem.Errorf(problem.Unavailable, "call again: another instance goes on",
+var errDraining = problem.Errorf(problem.Unavailable, "call again: another instance continues",
 	"the agent is shutting down")
 
 // passing returns the error of a request that could not be forwarded.

@@ -31,7 +31,7 @@ type selfReview struct {
 // itself denies what the policy does not allow. For the rest the API server replies, for the user
 // of that rule.
 func (a *API) review(w http.ResponseWriter, r *http.Request, i runnerapi.Intent) {
-	k := *i.Kubernetes // the guard goes on reading the original
+	k := *i.Kubernetes // the guard continues reading the original
 	asked, err := readReview(w, r, k)
 	if err != nil {
 		WriteError(w, r, a.Log, err)

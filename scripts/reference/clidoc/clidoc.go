@@ -21,7 +21,7 @@ import (
 // the folder of that name without ".md".
 type Reference struct {
 	File string // from the test's folder
-	Made string // the command that makes it anew
+	Made string // the command that makes it again
 	// Run marks the examples as shell, which tests run.
 	Run bool
 }

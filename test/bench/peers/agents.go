@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
-// agents measures a control plane, which is a process of its own, with thousands of simulated
+// agents measures a control plane, which is a separate process, with thousands of simulated
 // agents.
 type agents struct {
 	Agents  int           `flag:"agents" usual:"10000" short:"500" help:"simulated agents"`

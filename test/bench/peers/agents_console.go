@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// openPages is how many pages are open at a time, each on a connection of its own.
+	// openPages is how many pages are open at a time, each on a separate connection.
 	openPages = 100
 	// pageTimeout is how long a page may be open.
 	pageTimeout = 5 * time.Minute
@@ -89,7 +89,7 @@ func (v *consoleVisitor) code(ctx context.Context) operatorapi.ConsoleCode {
 	return run.Must(operatorapi.CreateConsoleCode.Do(ctx, v.api, operatorapi.ConsoleCodeInput{}))
 }
 
-// connection returns a client with a connection of its own in the operator's session.
+// connection returns a client with a separate connection in the operator's session.
 func (v *consoleVisitor) connection() *http.Client {
 	return &http.Client{Jar: v.jar, Transport: &http.Transport{
 		ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: v.roots, MinVersion: tls.VersionTLS13},

@@ -21,7 +21,7 @@ import (
 type gateway struct {
 	Rounds   int           `flag:"rounds" usual:"40" short:"2" help:"rounds in which the ways take turns"`
 	Duration time.Duration `flag:"measure" usual:"250ms" help:"how long each way is measured in a round"`
-	Bulk     time.Duration `flag:"bulk" usual:"300ms" help:"how long a bulk transfer goes on, about"`
+	Bulk     time.Duration `flag:"bulk" usual:"300ms" help:"how long a bulk transfer continues, about"`
 	Hosts    int           `flag:"hosts" usual:"1000" help:"hosts in the table, on a tenth as many agents"`
 	Changes  int           `flag:"changes" usual:"20" short:"3" help:"changed routes"`
 
@@ -44,7 +44,7 @@ const (
 
 func (b *gateway) Measure(ctx context.Context, r *run.Run) {
 	b.Run, b.dir = r, certificates(r)
-	r.Step("start all ways, each side in a process of its own", func() { b.begin(ctx) })
+	r.Step("start all ways, each side in a separate process", func() { b.begin(ctx) })
 	r.Step(fmt.Sprintf("requests and bulk, %d rounds in turns", b.Rounds), func() { b.measureWays(ctx) })
 	r.Step(fmt.Sprintf("beside a flood, %d rounds", b.Rounds), func() { b.measureBeside(ctx) })
 	r.Step(fmt.Sprintf("%d changes of a table of %d hosts", b.Changes, b.Hosts), func() { b.measureChanges(ctx) })

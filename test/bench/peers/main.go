@@ -1,6 +1,6 @@
 // Command peers is the part of the benchmark that needs more than the product: the tunnel beside
 // its peers (`peers tunnel`), a control plane with thousands of simulated agents (`peers agents`),
-// and the gateway (`peers gateway`). It is a module of its own, so that the product has none of the
+// and the gateway (`peers gateway`). It is a separate module, so that the product has none of the
 // peers' dependencies. `make bench-tunnel`, `make bench-agents` and `make bench-gateway` run it;
 // docs/contributing/bench.md explains the output.
 package main
@@ -29,7 +29,7 @@ func main() {
 	run.Main(map[string]run.Benchmark{"tunnel": &tunnel{}, "agents": &agents{}, "gateway": &gateway{}})
 }
 
-// roleCommand has this program be another side of what it measures, in a process of its own that
+// roleCommand has this program be another side of what it measures, in a separate process that
 // only a signal ends: `peers role relay WAY PLACE`.
 const roleCommand = "role"
 

@@ -20,7 +20,7 @@ type tunnel struct {
 	Rounds     int           `flag:"rounds" usual:"40" short:"1" help:"rounds of requests, in which the ways take turns"`
 	Duration   time.Duration `flag:"measure" usual:"250ms" short:"400ms" help:"how long each way is measured in a round, at each number of clients"`
 	BulkRounds int           `flag:"bulk-rounds" usual:"15" short:"1" help:"rounds of bulk, of the same kind"`
-	Bulk       time.Duration `flag:"bulk" usual:"300ms" short:"200ms" help:"how long a bulk transfer goes on, about"`
+	Bulk       time.Duration `flag:"bulk" usual:"300ms" short:"200ms" help:"how long a bulk transfer continues, about"`
 	RoundTrip  time.Duration `flag:"round-trip" usual:"40ms" help:"the long way's round trip"`
 
 	*run.Run
@@ -35,7 +35,7 @@ var levels = []int{1, 50, 200}
 
 func (b *tunnel) Measure(ctx context.Context, r *run.Run) {
 	b.Run, b.dir = r, certificates(r)
-	r.Step("start all ways, each side in a process of its own", func() { b.begin(ctx) })
+	r.Step("start all ways, each side in a separate process", func() { b.begin(ctx) })
 	r.Step(fmt.Sprintf("requests of 1, 50 and 200 clients, %d rounds in turns", b.Rounds), func() { b.measureRequests(ctx) })
 	r.Step(fmt.Sprintf("bulk down and up, %d rounds", b.BulkRounds), func() { b.measureBulk(ctx) })
 	r.Step(fmt.Sprintf("50 clients beside a download, stalled and at full speed, %d rounds", b.Rounds), func() { b.measureBeside(ctx) })

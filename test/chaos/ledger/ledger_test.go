@@ -167,7 +167,7 @@ func event(sequence uint64, id string, kind announce.Type, data string) announce
 
 func TestHeard(t *testing.T) {
 	one, two, three := event(1, "a", announce.AgentOnline, ""), event(2, "b", announce.AgentUpdated, ""), event(3, "c", announce.AgentUpdated, "")
-	assert.Empty(t, ledger.Heard([]announce.Event{one, two, one, two, three}, 3), "repeated is no harm")
+	assert.Empty(t, ledger.Heard([]announce.Event{one, two, one, two, three}, 3), "repeated is not a harm")
 	for want, events := range map[string][]announce.Event{
 		"event 2 of 3 was never heard":                          {one, three},
 		"event 3 of 3 was never heard":                          {one, two},

@@ -35,7 +35,7 @@ type caller struct {
 	always http.Header  // of every call
 }
 
-// newCaller is a Runner with a program of its own.
+// newCaller is a Runner with its own program.
 func newCaller(t *testing.T, runner string) *caller {
 	t.Helper()
 	creds, err := credentials.Load(sys.RunnerCredentials(runner))

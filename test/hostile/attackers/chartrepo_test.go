@@ -270,7 +270,7 @@ func archives() []chart {
 		{name: "thousands of files", tries: "fill the agent's memory", want: tooLarge, serve: archived(packed(many...))},
 		{name: "a link", tries: "read a file of the agent", want: invalid, says: "is a link", serve: entries(tar.Header{Name: "guide/values.yaml", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"})},
 		{name: "a hard link", tries: "read a file of the agent", want: invalid, says: "is a link", serve: entries(tar.Header{Name: "guide/values.yaml", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"})},
-		{name: "a device", tries: "read memory", want: invalid, says: "is no file", serve: entries(tar.Header{Name: "guide/values.yaml", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 1})},
+		{name: "a device", tries: "read memory", want: invalid, says: "is not a file", serve: entries(tar.Header{Name: "guide/values.yaml", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 1})},
 		{name: "a path that climbs", tries: "write outside of a folder", want: invalid, says: "outside", serve: entries(file("guide/../../../tmp/a", "a"))},
 		{name: "an absolute path", tries: "write outside of a folder", want: invalid, says: "outside", serve: entries(file("/etc/cron.d/a", "a"))},
 		{name: "a path with backslashes", tries: "write outside of a folder", want: invalid, says: "outside", serve: entries(file(`guide\..\..\a`, "a"))},

@@ -246,7 +246,7 @@ func thousands(n int) map[string]string {
 	return out
 }
 
-// advertisement answers the first request of Git as a server does, and goes on as it likes.
+// advertisement answers the first request of Git as a server does, and continues as it likes.
 func advertisement(body http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")

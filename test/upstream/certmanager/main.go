@@ -1,6 +1,6 @@
 // Command certmanager is cert-manager's controller, webhook, cainjector and solver of HTTP-01
 // challenges, by the name under which it is called. Upstream's main packages cannot be downloaded:
-// they are in modules of their own. This one starts the same packages of upstream's module, for
+// they are in separate modules. This one starts the same packages of upstream's module, for
 // issuers of ACME, a CA and self-signed ones. It has no leader election, which is for several
 // replicas, and no metrics.
 package main

@@ -92,7 +92,7 @@ func TestParseRefusal(t *testing.T) {
 		}
 	}
 	_, ok := ParseRefusal("EOF")
-	assert.False(t, ok, "EOF is no refusal")
+	assert.False(t, ok, "EOF is not a refusal")
 }
 
 func FuzzParseRefusal(f *testing.F) {

@@ -29,7 +29,7 @@ func RunID(agentID, instance string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// LocalProxyName returns the proxy's name for frpc. Instances have proxies of their own, because in
+// LocalProxyName returns the proxy's name for frpc. Instances have their own proxies, because in
 // frps a name belongs to one proxy.
 func LocalProxyName(agentID, instance string) string {
 	if instance == "" {

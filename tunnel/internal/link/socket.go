@@ -15,7 +15,7 @@ const socketSize = 34 << 10
 var records = sync.Pool{New: func() any { b := make([]byte, 0, socketSize); return &b }}
 
 // Socket is the connection below the tunnel's TLS. It can hold back writes until they are complete:
-// crypto/tls writes each record in a system call of its own.
+// crypto/tls writes each record in its own system call.
 type Socket struct {
 	net.Conn
 

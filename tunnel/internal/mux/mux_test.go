@@ -156,7 +156,7 @@ func TestSession_AllArrives(t *testing.T) {
 // patience ends a test in which something does not come at all.
 const patience = 3 * time.Minute
 
-// ask sends that many bytes on a stream of its own and wants them back.
+// ask sends that many bytes on its own stream and wants them back.
 func ask(e end, n int) error {
 	conn, err := e.Open()
 	if err != nil {
@@ -447,7 +447,7 @@ func TestStream_ForgottenAfterCloseTimeout(t *testing.T) {
 	})
 }
 
-// Nothing is left of the streams, and the session goes on.
+// Nothing is left of the streams, and the session continues.
 func TestSession_RefusesWithoutAccept(t *testing.T) {
 	a, b := line(t)
 	client, server := Client(a, nil, testConfig()), served(b, nil, testConfig())

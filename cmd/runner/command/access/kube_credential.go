@@ -54,7 +54,7 @@ func kubeCredential(ctx context.Context, a *base.CLI) error {
 	asking, cancel := context.WithTimeout(ctx, followPatience)
 	defer cancel()
 	_, _ = l.Snapshot(asking)         // renews a certificate that is due; Certificate renews one that has ended
-	cert, err := l.Keep.Certificate() //nolint:contextcheck // crypto/tls calls it without one; it has a timeout of its own
+	cert, err := l.Keep.Certificate() //nolint:contextcheck // crypto/tls calls it without one; it has its own timeout
 	if err != nil {
 		return err
 	}

@@ -40,17 +40,17 @@ func readKubeconfig(path string) (kubeconfig, error) {
 
 func parseKubeconfig(path string, text []byte) (kubeconfig, error) {
 	if len(text) > maxKubeconfig {
-		return nil, fmt.Errorf("%s is no kubeconfig: it has more than %d bytes", path, maxKubeconfig)
+		return nil, fmt.Errorf("%s is not a kubeconfig: it has more than %d bytes", path, maxKubeconfig)
 	}
 	config := kubeconfig{}
 	if len(bytes.TrimSpace(text)) == 0 {
 		return config, nil
 	}
 	if err := decode.LimitsFor(maxKubeconfig).LooseYAML(text, &config); err != nil {
-		return nil, fmt.Errorf("%s is no kubeconfig: %w", path, err)
+		return nil, fmt.Errorf("%s is not a kubeconfig: %w", path, err)
 	}
 	if kind, there := config["kind"]; config == nil || len(config) > 0 && (!there || kind != "Config") {
-		return nil, fmt.Errorf("%s is no kubeconfig, and stays as it is: give another file", path)
+		return nil, fmt.Errorf("%s is not a kubeconfig, and stays as it is: give another file", path)
 	}
 	return config, nil
 }
@@ -84,7 +84,7 @@ func (k kubeconfig) add(e kubeEntry, use bool) error {
 func (k kubeconfig) put(list, name string, part map[string]any) error {
 	there, ok := k[list].([]any)
 	if !ok && k[list] != nil {
-		return fmt.Errorf("%s is no list", list)
+		return fmt.Errorf("%s is not a list", list)
 	}
 	for i := range there {
 		if known, ok := there[i].(map[string]any); ok && known["name"] == name {

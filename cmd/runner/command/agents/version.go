@@ -29,7 +29,7 @@ type agentVersion struct {
 	Version    string         `json:"version,omitempty"`
 	RunnerAPI  string         `json:"runnerApi,omitempty"`
 	Kubernetes string         `json:"kubernetes,omitempty"`
-	// Error is why the versions are unknown. It is no error of the command.
+	// Error is why the versions are unknown. It is not an error of the command.
 	Error string `json:"error,omitempty"`
 }
 

@@ -294,7 +294,7 @@ func (o *OptionalInt) String() string {
 func (o *OptionalInt) Set(s string) error {
 	n, err := strconv.ParseInt(s, 10, 32)
 	if err != nil || n < 0 {
-		return fmt.Errorf("is no number of pods")
+		return fmt.Errorf("is not a number of pods")
 	}
 	o.Value, o.Given = int32(n), true
 	return nil

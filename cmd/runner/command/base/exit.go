@@ -53,7 +53,7 @@ func ExitCodesHelp() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// ExitError is an error with an exit code of its own.
+// ExitError is an error with its own exit code.
 type ExitError struct {
 	Err  error
 	Code int
@@ -78,7 +78,7 @@ func (a *CLI) Exit(ctx context.Context, command string, err error) int {
 	}
 	f := cli.FailureOf(err)
 	if f.Name == "" && code == ExitInterrupted {
-		a.Say("interrupted; what was sent to the agent goes on in the cluster")
+		a.Say("interrupted; what was sent to the agent continues in the cluster")
 		return code
 	}
 	switch {

@@ -33,7 +33,7 @@ func (a *CLI) Deleted(ctx context.Context, t *Target, kind string, key runnerapi
 		a.SayDeleted(what, true)
 		return nil
 	case !wait.Wanted():
-		a.Say("accepted: the deletion of %s; it goes on in the cluster", what)
+		a.Say("accepted: the deletion of %s; it continues in the cluster", what)
 		return nil
 	}
 	return a.untilGone(ctx, t, what, wait.Limit, see)
@@ -71,7 +71,7 @@ func (a *CLI) untilGone(ctx context.Context, t *Target, what string, limit time.
 			}
 			return &ExitError{
 				Err: fmt.Errorf("%s: %s is not gone after %s: waits for %s", t, what, limit, cli.Printable(held)), Code: ExitTimeout,
-				Fix: "it goes on in the cluster; a pod on a lost node goes with its node (kubectl get pods -o wide)",
+				Fix: "it continues in the cluster; a pod on a lost node goes with its node (kubectl get pods -o wide)",
 			}
 		}
 	}

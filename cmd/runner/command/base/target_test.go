@@ -89,7 +89,7 @@ func TestRollout(t *testing.T) {
 		err  string
 	}{
 		"waits":         {[]string{"shop"}, ExitOK, "Healthy", ""},
-		"does not wait": {[]string{"shop", "--no-wait"}, ExitOK, "web", "accepted: production/web; it goes on in the cluster"},
+		"does not wait": {[]string{"shop", "--no-wait"}, ExitOK, "web", "accepted: production/web; it continues in the cluster"},
 		"dry run":       {[]string{"shop", "--dry-run"}, ExitOK, "web", "nothing was changed"},
 		"missing agent": {[]string{"none"}, ExitNotFound, "", "no agent has that name"},
 		"fleet":         {[]string{"", "-l", "env=prod,tier!=lost"}, ExitOK, "succeeded", "agent shop: done"},

@@ -40,7 +40,7 @@ func (f *Waiting) Wanted() bool { return f.Limit > 0 && !f.noWait }
 // an error unless the App is healthy.
 func (a *CLI) Outcome(ctx context.Context, t *Target, app runnerapi.App, f *Waiting, out *cli.Output) error {
 	if !f.Wanted() {
-		a.Say("accepted: %s/%s; it goes on in the cluster", app.Namespace, app.Name)
+		a.Say("accepted: %s/%s; it continues in the cluster", app.Namespace, app.Name)
 		if app.Operation != "" {
 			a.Say("see what becomes of it with: pipeops-runner operation %s %s", t.Agent.Name, app.Operation)
 		}
@@ -64,7 +64,7 @@ func (a *CLI) Outcome(ctx context.Context, t *Target, app runnerapi.App, f *Wait
 	p.End()
 	switch {
 	case ctx.Err() != nil:
-		a.Say("stopped waiting; the rollout of %s goes on in the cluster. See how it ends with:\n  pipeops-runner status %s %s -n %s --wait",
+		a.Say("stopped waiting; the rollout of %s continues in the cluster. See how it ends with:\n  pipeops-runner status %s %s -n %s --wait",
 			key, t.Agent.Name, key.Name, key.Namespace)
 		return &ExitError{Err: ctx.Err(), Code: ExitInterrupted, Told: true}
 	case err != nil:
@@ -181,7 +181,7 @@ func (a *CLI) Verdict(t *Target, app runnerapi.App, generation int64, waited tim
 	a.sayDiagnosis(app)
 	return &ExitError{
 		Err: fmt.Errorf("%s: %s/%s has not settled after %s: %s", t, app.Namespace, app.Name, waited, summary(app)), Code: ExitTimeout,
-		Fix: fmt.Sprintf("it goes on in the cluster; see how it ends with: pipeops-runner status %s %s -n %s --wait", t.Agent.Name, app.Name, app.Namespace),
+		Fix: fmt.Sprintf("it continues in the cluster; see how it ends with: pipeops-runner status %s %s -n %s --wait", t.Agent.Name, app.Name, app.Namespace),
 	}
 }
 

@@ -30,7 +30,7 @@ func (w *Writing) Options() runnerapi.WriteOptions {
 func ParsePortNumber(s string) (int32, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%q is no port: expected [NAME=]PORT[:SERVICE-PORT][/udp]", s)
+		return 0, fmt.Errorf("%q is not a port: expected [NAME=]PORT[:SERVICE-PORT][/udp]", s)
 	}
 	return int32(n), nil
 }

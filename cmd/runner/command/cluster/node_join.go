@@ -64,7 +64,7 @@ func join(ctx context.Context, t *base.Target, token bool) (joined, error) {
 		return joined{}, err
 	}
 	if !plainToken.MatchString(secret.Token) {
-		return joined{}, errors.New("the agent's K3S_TOKEN is no token of k3s: it has characters that a shell may read something into")
+		return joined{}, errors.New("the agent's K3S_TOKEN is not a token of k3s: it has characters that a shell may read something into")
 	}
 	command.Command = strings.Replace(command.Command, `"$K3S_TOKEN"`, secret.Token, 1)
 	return joined{JoinCommand: command, Token: secret.Token}, nil

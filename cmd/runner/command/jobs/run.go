@@ -120,7 +120,7 @@ type runCalls[T any] interface {
 func (k runKind[T]) conclude(ctx context.Context, a *base.CLI, t *base.Target, run T, f *base.Waiting, out *cli.Output) error {
 	s := k.of(run)
 	if !f.Wanted() {
-		a.Say("accepted: %s; it goes on in the cluster", s.key)
+		a.Say("accepted: %s; it continues in the cluster", s.key)
 		if s.operation != "" {
 			a.Say("see what becomes of it with: pipeops-runner operation %s %s", t.Agent.Name, s.operation)
 		}
@@ -143,7 +143,7 @@ func (k runKind[T]) conclude(ctx context.Context, a *base.CLI, t *base.Target, r
 	status := fmt.Sprintf("pipeops-runner %s status %s %s -n %s --wait", s.kind, t.Agent.Name, s.key.Name, s.key.Namespace)
 	switch {
 	case ctx.Err() != nil:
-		a.Say("stopped waiting; %s goes on in the cluster. See how it ends with:\n  %s", s.key, status)
+		a.Say("stopped waiting; %s continues in the cluster. See how it ends with:\n  %s", s.key, status)
 		return &base.ExitError{Err: ctx.Err(), Code: base.ExitInterrupted, Told: true}
 	case err != nil:
 		return fmt.Errorf("%s: %s: waiting: %w", t, s.key, err)
@@ -171,7 +171,7 @@ func runVerdict(a *base.CLI, t *base.Target, s standing, waited time.Duration, s
 	}
 	return &base.ExitError{
 		Err: fmt.Errorf("%s: %s has not ended after %s: %s", t, s.key, waited, s), Code: base.ExitTimeout,
-		Fix: "it goes on in the cluster; see how it ends with: " + status,
+		Fix: "it continues in the cluster; see how it ends with: " + status,
 	}
 }
 
@@ -186,7 +186,7 @@ func sayStanding(a *base.CLI, s standing) {
 	}
 	a.SayFailure(base.Diagnosed(what, s.diagnosis))
 	if s.state == runnerapi.JobBlocked {
-		a.Say("  it goes on by itself when that is mended, and ends with its deadline or with: pipeops-runner %s delete", s.kind)
+		a.Say("  it continues by itself when that is mended, and ends with its deadline or with: pipeops-runner %s delete", s.kind)
 	}
 }
 

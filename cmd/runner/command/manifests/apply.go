@@ -77,7 +77,7 @@ names.`,
 	return cmd
 }
 
-// read joins the files, each as documents of its own.
+// read joins the files, each as separate documents.
 func (c *applyCommand) read() (*manifestFiles, error) {
 	if c.set == "" || len(c.files) == 0 {
 		return nil, errors.New("give the manifests with -f FILE, and the name of their set with --applyset NAME")
@@ -202,7 +202,7 @@ func (c *applyCommand) verdict(key runnerapi.Key, result runnerapi.ApplyResult) 
 			return c.FailedObject(o.String(), o.Message, o.Diagnosis)
 		}
 	}
-	return &base.ExitError{Err: fmt.Errorf("set %s is not ready after %s", key, c.wait.Limit), Code: base.ExitTimeout, Fix: "it goes on in the cluster: see pipeops-runner applyset get"}
+	return &base.ExitError{Err: fmt.Errorf("set %s is not ready after %s", key, c.wait.Limit), Code: base.ExitTimeout, Fix: "it continues in the cluster: see pipeops-runner applyset get"}
 }
 
 func applyTable(w io.Writer, result runnerapi.ApplyResult) {

@@ -24,7 +24,7 @@ type manifestFile struct {
 	documents int // of the files before it
 }
 
-// add puts a file behind the others, as documents of its own.
+// add puts a file behind the others, as separate documents.
 func (j *manifestFiles) add(name string, text []byte) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	if len(j.text) > 0 {

@@ -114,10 +114,10 @@ func (c *setDeletion) run(ctx context.Context, t *base.Target, key runnerapi.Key
 	case len(going) > 0 && c.wait.Wanted():
 		return &base.ExitError{
 			Err:  fmt.Errorf("%s: set %s is not gone after %s: %s: %s", t, key, c.wait.Limit, going[0], cli.Printable(going[0].Message)),
-			Code: base.ExitTimeout, Fix: "it goes on in the cluster; delete the set again once nothing holds it",
+			Code: base.ExitTimeout, Fix: "it continues in the cluster; delete the set again once nothing holds it",
 		}
 	case len(going) > 0:
-		c.Say("accepted: the deletion of set %s; it goes on in the cluster. Delete it again once its objects are gone", key)
+		c.Say("accepted: the deletion of set %s; it continues in the cluster. Delete it again once its objects are gone", key)
 		return nil
 	}
 	c.SayDeleted("set "+key.String(), c.write.DryRun)

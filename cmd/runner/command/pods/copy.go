@@ -110,7 +110,7 @@ func (c *copyCommand) parse(source, destination string) error {
 	}
 	size, err := quantity.ParseQuantity(c.maxSize)
 	if err != nil || size.Sign() <= 0 {
-		return cli.Usage(fmt.Errorf("--max-size %q is no size, such as 100Gi", c.maxSize))
+		return cli.Usage(fmt.Errorf("--max-size %q is not a size, such as 100Gi", c.maxSize))
 	}
 	c.name, c.remote = name, path
 	c.limits = archive.Limits{Entries: maxCopied, Bytes: size.Value()}

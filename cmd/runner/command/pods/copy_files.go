@@ -40,7 +40,7 @@ func (c *copyCommand) destination(base string) (*os.Root, string, error) {
 	dir, to := c.local, base
 	if info, err := os.Stat(c.local); err != nil || !info.IsDir() {
 		if len(c.local) > 0 && os.IsPathSeparator(c.local[len(c.local)-1]) {
-			return nil, "", cli.Usage(fmt.Errorf("%s is no directory", c.local))
+			return nil, "", cli.Usage(fmt.Errorf("%s is not a directory", c.local))
 		}
 		dir, to = filepath.Dir(c.local), filepath.Base(c.local)
 	}

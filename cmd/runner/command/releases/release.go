@@ -138,7 +138,7 @@ func (c *releaseCommand) run(ctx context.Context, agent, name string, send func(
 func releaseOutcome(ctx context.Context, a *base.CLI, t *base.Target, release runnerapi.Release, f *base.Waiting, out *cli.Output, does releaseDeed) error {
 	key, sent := runnerapi.Key{Namespace: release.Namespace, Name: release.Name}, release.Revision
 	if release.Busy() && !f.Wanted() {
-		a.Say("accepted: %s; it goes on. See how it ends with: pipeops-runner helm status %s %s -n %s --wait", key, t.Agent.Name, key.Name, key.Namespace)
+		a.Say("accepted: %s; it continues. See how it ends with: pipeops-runner helm status %s %s -n %s --wait", key, t.Agent.Name, key.Name, key.Namespace)
 		return printRelease(a, release, out)
 	}
 	if release.Busy() {
@@ -149,7 +149,7 @@ func releaseOutcome(ctx context.Context, a *base.CLI, t *base.Target, release ru
 		case problem.Is(err, runnerapi.CodeNotFound):
 			release = release.Uninstalled()
 		case ctx.Err() != nil:
-			a.Say("stopped waiting; it goes on. See how it ends with: pipeops-runner helm status %s %s -n %s --wait", t.Agent.Name, key.Name, key.Namespace)
+			a.Say("stopped waiting; it continues. See how it ends with: pipeops-runner helm status %s %s -n %s --wait", t.Agent.Name, key.Name, key.Namespace)
 			return &base.ExitError{Err: ctx.Err(), Code: base.ExitInterrupted, Told: true}
 		case err != nil && waitCtx.Err() == nil:
 			return base.At(t, key.String(), err)
@@ -181,7 +181,7 @@ func releaseVerdict(a *base.CLI, t *base.Target, revision int, release runnerapi
 	case release.Busy():
 		return &base.ExitError{
 			Err: fmt.Errorf("%s: %s has no outcome after %s: %s", t, key, waited, cmp.Or(cli.Printable(release.Operation.Progress), "it has just begun")), Code: base.ExitTimeout,
-			Fix: fmt.Sprintf("it goes on; see how it ends with: pipeops-runner helm status %s %s -n %s --wait", t.Agent.Name, release.Name, release.Namespace),
+			Fix: fmt.Sprintf("it continues; see how it ends with: pipeops-runner helm status %s %s -n %s --wait", t.Agent.Name, release.Name, release.Namespace),
 		}
 	case release.Status == runnerapi.ReleaseFailed && does == deletes:
 		return &base.ExitError{

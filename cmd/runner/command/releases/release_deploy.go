@@ -102,7 +102,7 @@ func chartArchive(name string) ([]byte, error) {
 		return base.ReadLimited(name, nil, runnerapi.MaxChartArchive)
 	}
 	if _, err := os.Stat(filepath.Join(name, "Chart.yaml")); err != nil {
-		return nil, fmt.Errorf("%s is no chart: it has no Chart.yaml", name)
+		return nil, fmt.Errorf("%s is not a chart: it has no Chart.yaml", name)
 	}
 	chart, err := loader.LoadDir(name)
 	if err != nil {

@@ -103,7 +103,7 @@ func (c *buildRun) run(ctx context.Context, t *base.Target, key runnerapi.Key) e
 	}
 	if c.DryRun || !c.follow && !c.waiting {
 		if !c.DryRun {
-			c.Say("build %s goes on in the cluster; see it with: pipeops-runner build logs %s %s -n %s -f", key, t.Agent.Name, key.Name, key.Namespace)
+			c.Say("build %s continues in the cluster; see it with: pipeops-runner build logs %s %s -n %s -f", key, t.Agent.Name, key.Name, key.Namespace)
 		}
 		return printBuild(c.CLI, b, &c.out)
 	}
@@ -136,7 +136,7 @@ func outcomeOfBuild(ctx, limited context.Context, a *base.CLI, t *base.Target, k
 		}
 	})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return &base.ExitError{Code: base.ExitTimeout, Err: fmt.Errorf("build %s has not ended yet; it goes on in the cluster", key),
+		return &base.ExitError{Code: base.ExitTimeout, Err: fmt.Errorf("build %s has not ended yet; it continues in the cluster", key),
 			Fix: "wait on: pipeops-runner build logs " + t.Agent.Name + " " + key.Name + " -n " + key.Namespace + " -f"}
 	}
 	if err != nil {

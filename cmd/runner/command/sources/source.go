@@ -236,7 +236,7 @@ func sourceOutcome(ctx context.Context, a *base.CLI, t *base.Target, source runn
 	switch {
 	case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
 		return &base.ExitError{Err: fmt.Errorf("source %s is not up to date after %s", key, f.Limit), Code: base.ExitTimeout,
-			Fix: "it goes on in the cluster: pipeops-runner source get " + t.Agent.Name + " " + key.Name}
+			Fix: "it continues in the cluster: pipeops-runner source get " + t.Agent.Name + " " + key.Name}
 	case err != nil:
 		return base.At(t, key.String(), err)
 	}

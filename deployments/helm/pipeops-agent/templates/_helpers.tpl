@@ -18,7 +18,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- .Values.serviceAccount.name | default (include "pipeops-agent.name" .) }}
 {{- end }}
 
-{{- /* What the agent reads from its environment and is no secret. */ -}}
+{{- /* What the agent reads from its environment and is not a secret. */ -}}
 {{- define "pipeops-agent.settings" -}}
 PIPEOPS_CONTROL_PLANE_URL: {{ .Values.agent.controlPlaneUrl | quote }}
 CLUSTER_NAME: {{ .Values.agent.clusterName | quote }}

@@ -81,7 +81,7 @@ func New(cfg Config) *Prober {
 	return &Prober{cfg: cfg, changed: wake.New(), hosts: map[string]*host{}, targets: map[targetKey]*target{}}
 }
 
-// Set replaces the hosts. What is proven of those that stay goes on.
+// Set replaces the hosts. What is proven of those that stay continues.
 func (p *Prober) Set(hosts []Host) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -113,7 +113,7 @@ func (t *target) hurry() {
 }
 
 func (t *target) run(ctx context.Context) {
-	defer t.fall(t.link.Load(), errors.New("the endpoint is not used any more"))
+	defer t.fall(t.link.Load(), errors.New("the endpoint is no longer used"))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for {

@@ -133,7 +133,7 @@ func (c *Certificates) Close() { c.cache.Stop() }
 func (c *Certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := strings.ToLower(hello.ServerName)
 	host := c.cfg.Served(name)
-	// certmagic does not take a name with a low line, which is no host's name (RFC 1123, section
+	// certmagic does not take a name with a low line, which is not a host's name (RFC 1123, section
 	// 2.1). Of the other names of a wildcard, visitors could invent as many as they like.
 	if strings.HasPrefix(host, "*.") && (c.cfg.Internal != nil || strings.Contains(name, "_")) {
 		return c.ofWildcard(hello, name, host)

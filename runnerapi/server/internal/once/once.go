@@ -88,7 +88,7 @@ func (s *Commands) Once(hc huma.Context, next func(huma.Context)) {
 	answer.release(hc)
 }
 
-// claimOf returns the claim for a call. A call without a caller's key gets a claim of its own.
+// claimOf returns the claim for a call. A call without a caller's key gets its own claim.
 func claimOf(hc huma.Context) backend.Claim {
 	r, _ := humachi.Unwrap(hc)
 	claim := backend.Claim{

@@ -156,7 +156,7 @@ func transfer(ctx context.Context, client *http.Client, base, direction string, 
 	return float64(size) / time.Since(start).Seconds()
 }
 
-// Beside begins a download without an end, with a client of its own: one that is read as fast as it
+// Beside begins a download without an end, with its own client: one that is read as fast as it
 // comes, or one whose reader has stopped. The returned function ends it.
 func Beside(ctx context.Context, client *http.Client, base string, fullSpeed bool) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -39,7 +39,7 @@ type Place struct {
 	Runners string
 }
 
-// Way is one way. Relay and Agent each run one side of it. They run in processes of their own,
+// Way is one way. Relay and Agent each run one side of it. They run in separate processes,
 // which a signal ends: frp's parts cannot be stopped otherwise.
 type Way struct {
 	Name  string
@@ -142,7 +142,7 @@ func App(ctx context.Context, address string) {
 // go.
 const BaseURL = "http://" + ServerName
 
-// Runner returns a client that calls the agent at an address, with connections of its own.
+// Runner returns a client that calls the agent at an address, with separate connections.
 func Runner(dir, address string, p Protocol) *http.Client {
 	cert := pair(dir, runner)
 	secure := client.TLS(client.TLSConfig{
@@ -157,7 +157,7 @@ func Runner(dir, address string, p Protocol) *http.Client {
 	return &http.Client{Transport: t}
 }
 
-// Visitor returns a client that calls a host at an address, with connections of its own.
+// Visitor returns a client that calls a host at an address, with separate connections.
 func Visitor(dir, address string, p Protocol) *http.Client {
 	t := newTransport(address, dialer.DialContext)
 	t.TLSClientConfig = &tls.Config{RootCAs: roots(dir), ServerName: Host, MinVersion: tls.VersionTLS13}

@@ -1,4 +1,4 @@
-// Package cgroup gives a test cluster a control group of its own, which becomes the root of the
+// Package cgroup gives a test cluster its own control group, which becomes the root of the
 // cluster's cgroup namespace, on version 1 and version 2 of the kernel's interface. The kubelet
 // sets limits, not this package.
 package cgroup

@@ -125,7 +125,7 @@ func goBuild(ctx context.Context, dir, pkg, ldflags, output string) error {
 		"-ldflags", strings.TrimSpace("-s -w "+ldflags), "-o", output, pkg)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOOS=linux", "GOARCH=")
-	// The compiler and linker are processes of their own: Ctrl-C must end all of them.
+	// The compiler and linker are separate processes: Ctrl-C must end all of them.
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second

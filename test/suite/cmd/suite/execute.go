@@ -82,7 +82,7 @@ func (x *executor) run(ctx context.Context, lane []job) {
 	}
 }
 
-// test runs a job. Failed tests are no error: their events say so.
+// test runs a job. Failed tests are not error: their events say so.
 func (x *executor) test(ctx context.Context, j job) error {
 	words := j.words()
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
