@@ -60,7 +60,7 @@ func (n *news) tell(reason uint64, revoked []string, labels map[string]string) {
 	n.changed = make(chan struct{})
 }
 
-// current waits until the known state is as of now or later.
+// current waits until the known state is current.
 func (n *news) current(ctx context.Context) error {
 	n.mu.Lock()
 	want := n.wanted

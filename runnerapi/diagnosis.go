@@ -71,7 +71,7 @@ type Drift struct {
 	LastAt      time.Time `json:"lastAt" doc:"When something was put back last."`
 	Object      string    `json:"object" doc:"What was put back last, as kind/name."`
 	Deleted     bool      `json:"deleted,omitempty" doc:"It had been deleted."`
-	Fields      []string  `json:"fields,omitempty" doc:"Names of the fields that had another value, at most ten. Values are not told."`
+	Fields      []string  `json:"fields,omitempty" doc:"Names of the fields that had another value, at most ten. Values are left out."`
 }
 
 // What describes in a few words what was reverted last.

@@ -13,7 +13,7 @@ import (
 // Why there is no stream for a call.
 var (
 	errNoTunnel         = errors.New("tunnel: none is up")
-	errOtherCertificate = errors.New("tunnel: the one that is up was made with another certificate or other CAs than those of now")
+	errOtherCertificate = errors.New("tunnel: the one that is up was made with another certificate or other CAs than the current ones")
 )
 
 const (

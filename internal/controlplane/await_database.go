@@ -18,7 +18,7 @@ const (
 	// startPatience is how long a control plane that starts waits for a database that
 	// is away. Who supervises it starts it again after that.
 	startPatience   = 2 * time.Minute
-	withoutDatabase = "cannot start without the database; trying again"
+	withoutDatabase = "cannot start without the database; retrying"
 )
 
 // awaitDatabase opens until the database is there: after a power cut, or when both are

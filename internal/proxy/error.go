@@ -14,7 +14,7 @@ type Error struct {
 	// Variable is the malformed variable; empty if the variable that names the proxy is
 	// well-formed.
 	Variable string
-	// Final reports that trying again is pointless: a variable is malformed, or the proxy wants
+	// Final reports that a retry is pointless: a variable is malformed, or the proxy wants
 	// other credentials.
 	Final bool
 	Err   error

@@ -115,7 +115,7 @@ func Matrix(series ...Object) Object {
 	return Object{"status": "success", "data": Object{"resultType": "matrix", "result": append([]Object{}, series...)}}
 }
 
-// Vector is Prometheus' answer to a query of now.
+// Vector is Prometheus' answer to an instant query.
 func Vector(samples ...Object) Object {
 	return Object{"status": "success", "data": Object{"resultType": "vector", "result": append([]Object{}, samples...)}}
 }

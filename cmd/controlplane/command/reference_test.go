@@ -10,11 +10,11 @@ import (
 	check "github.com/pipeops/pipeops-vm-agent/test/clidoc"
 )
 
-//go:generate go test . -run TestReference_IsCommitted -update
+//go:generate go test . -run TestReference_UpToDate -update
 
 var update = flag.Bool("update", false, "regenerate docs/reference/controlplane-cli.md and the pages of its groups")
 
-func TestReference_IsCommitted(t *testing.T) {
+func TestReference_UpToDate(t *testing.T) {
 	reference := clidoc.Reference{File: "../../../docs/reference/controlplane-cli.md", Made: "go generate ./cmd/controlplane/command"}
 	check.Check(t, reference, newRoot(&app{}), *update)
 }

@@ -47,7 +47,7 @@ func (c *Controller) refuseSpec(ctx context.Context, a *v1alpha1.App) (*runnerap
 	return nil, nil
 }
 
-// refusalOf returns the diagnosis of an error that trying again does not cure; any other comes
+// refusalOf returns the diagnosis of an error that a retry does not cure; any other comes
 // back.
 func refusalOf(err error) (*runnerapi.Diagnosis, error) {
 	if foreign, ok := errors.AsType[*apply.ForeignError](err); ok {

@@ -122,7 +122,7 @@ func (l *Election) reached(ctx context.Context, c *listing) error {
 			return fmt.Errorf("compare App %s with the cluster's: %w", a.Key(), err)
 		}
 		if outdated {
-			return fmt.Errorf("the API server's watch has not told yet how App %s is: known is its version %s", a.Key(), a.ResourceVersion)
+			return fmt.Errorf("the API server's watch has not delivered the state of App %s yet: the known version is %s", a.Key(), a.ResourceVersion)
 		}
 	}
 	return nil

@@ -23,7 +23,7 @@ func (p *Authenticator) SameCluster(ctx context.Context, id string, from control
 	return p.ofCluster(ctx, a, from)
 }
 
-// ofCluster is like sameCluster for an agent that was already read.
+// ofCluster checks that a call comes from the cluster of an agent that was read already.
 func (p *Authenticator) ofCluster(ctx context.Context, a store.Agent, from controlapi.Origin) error {
 	switch from.ClusterUID {
 	case a.ClusterUID:

@@ -15,7 +15,7 @@ const (
 	// MaxIssued is how many certificates one agent or Runner gets within IssuedWithin. It bounds
 	// what one that asks again and again can write into the database.
 	MaxIssued = 600
-	// IssuedWithin is the time of maxIssued.
+	// IssuedWithin is the time of MaxIssued.
 	IssuedWithin = time.Hour
 )
 

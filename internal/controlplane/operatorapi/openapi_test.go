@@ -17,7 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 )
 
-//go:generate go test . -run IsCommitted -update
+//go:generate go test . -run UpToDate -update
 
 var update = flag.Bool("update", false, "regenerate docs/openapi-operators.json and the table in docs/operator/operators.md")
 
@@ -28,7 +28,7 @@ const (
 	tableEnd    = "<!-- end -->\n"
 )
 
-func TestOpenAPI_IsCommitted(t *testing.T) {
+func TestOpenAPI_UpToDate(t *testing.T) {
 	now, err := operatorapi.OpenAPI("v1")
 	require.NoError(t, err)
 	if *update {
@@ -41,7 +41,7 @@ func TestOpenAPI_IsCommitted(t *testing.T) {
 	}
 }
 
-func TestCallTable_IsCommitted(t *testing.T) {
+func TestCallTable_UpToDate(t *testing.T) {
 	have, err := os.ReadFile(page)
 	require.NoError(t, err)
 	before, rest, ok := strings.Cut(string(have), tableBegin)

@@ -101,7 +101,7 @@ func (n *membership) run(ctx context.Context) error {
 		case <-n.wake:
 			retry.Wait(ctx, tunnelsGather)
 		}
-		n.try(ctx, n.write, "where agents have their tunnels was not written; trying again")
+		n.try(ctx, n.write, "where agents have their tunnels was not written; retrying")
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // Code is the kind of an Error.
 type Code string
 
-// The codes of a BrokerError.
+// The codes of an Error.
 const (
 	CodeUnreachable Code = "unreachable"
 	CodeUntrusted   Code = "untrusted"   // the TLS certificate was not accepted

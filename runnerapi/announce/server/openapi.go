@@ -31,7 +31,7 @@ type eventBody struct {
 	Data            map[string]any `json:"data" doc:"An Agent for agent.*, an AppEvent for app.*, a RouteEvent for route.*, an AlertEvent for alert.*."`
 }
 
-// timelineDocument describes timelineBody in the document.
+// timelineDocument is the body of a timeline in the document.
 type timelineDocument struct {
 	Events []eventBody `json:"events"`
 	More   bool        `json:"more" doc:"There are further events: ask with before, or in order oldest with after, and the last one's sequence."`

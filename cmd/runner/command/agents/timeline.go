@@ -145,7 +145,7 @@ func (c *timelineCommand) goOn(ctx context.Context, client *announce.SnapshotCli
 		case errors.As(err, &known) && !known.Passing():
 			return timelineError(err)
 		case err != nil:
-			c.Say("%v; trying again", err)
+			c.Say("%v; retrying", err)
 			page = announce.TimelinePage{}
 		default:
 			page = next

@@ -36,7 +36,7 @@ func (g *Guard) approve(w http.ResponseWriter, r *http.Request, i *runnerapi.Int
 		return func() {}, err
 	}
 	var body []byte
-	if r.ContentLength > 0 { // holdBody has read it
+	if r.ContentLength > 0 { // Hold has read it
 		if body, err = io.ReadAll(r.Body); err != nil {
 			return done, err
 		}
