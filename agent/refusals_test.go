@@ -24,12 +24,12 @@ func TestRefusals_AreAggregated(t *testing.T) {
 	for range 10_000 {
 		r.note(stranger)
 	}
-	require.Len(t, records, 1, "the first is told at once, the rest is counted")
+	require.Len(t, records, 1, "the first is reported immediately, the rest is counted")
 	assert.Equal(t, runnerapi.AuditRecord{
 		Time: now, Certificate: "7", Command: runnerapi.AuditConnect, Outcome: runnerapi.AuditRefused, Code: transport.RefusedUnknown, Message: "who are you",
 	}, records[0])
 	r.note(transport.Refusal{Code: transport.RefusedRevoked, Runner: "ci"})
-	require.Len(t, records, 2, "another kind is told at once, too")
+	require.Len(t, records, 2, "another kind is reported immediately, too")
 
 	now = now.Add(refusalPause)
 	r.flushAll(refusalPause)

@@ -67,7 +67,7 @@ func before(c runnerapi.Call) []string {
 		}
 	case "PUT /v1/namespaces/{namespace}/builds/{name}": // a run that ends, and is more than is kept when the next one comes
 		return []string{c.Example + " --wait || test $? = 3"}
-	case "GET /v1/namespaces/{namespace}/builds/{name}", "GET /v1/namespaces/{namespace}/builds/{name}/logs": // one under way, then one that has failed
+	case "GET /v1/namespaces/{namespace}/builds/{name}", "GET /v1/namespaces/{namespace}/builds/{name}/logs": // one in progress, then one that has failed
 		return []string{"pipeops-runner build delete shop web", strings.Replace(before(buildCall())[0], "build-1742", "build-1743", 1)}
 	case "GET /v1/namespaces/{namespace}/apps/{name}/logs": // also what Loki has
 		return []string{"pipeops-runner logs shop web --since 24h"}

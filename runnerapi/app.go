@@ -96,7 +96,7 @@ type AppSpec struct {
 	Security             *Security       `json:"security,omitempty" doc:"Loosens what pods are held to. By default that is Kubernetes' restricted pod security; nothing here goes beyond its baseline level."`
 	ServiceAccount       *ServiceAccount `json:"serviceAccount,omitempty" doc:"Who the pods are to the Kubernetes API. By default they have no token."`
 	Spread               *Spread         `json:"spread,omitempty" doc:"How pods are spread over the cluster. By default over nodes, where that is possible."`
-	ProgressDeadline     *int32          `json:"progressDeadlineSeconds,omitempty" minimum:"10" maximum:"86400" doc:"When the rollout of a Deployment that gets no further has failed, in seconds; 600 when absent. What is plainly wrong is told at once."`
+	ProgressDeadline     *int32          `json:"progressDeadlineSeconds,omitempty" minimum:"10" maximum:"86400" doc:"When the rollout of a Deployment that gets no further has failed, in seconds; 600 when absent. What is plainly wrong is reported immediately."`
 	GraceSeconds         *int64          `json:"terminationGraceSeconds,omitempty" minimum:"0" maximum:"86400" doc:"Seconds until SIGKILL, of which the pods of an App with an ingress serve on for three before SIGTERM; 30 when absent."`
 
 	PodLabels      map[string]string `json:"podLabels,omitempty" maxProperties:"32" doc:"Labels of the pods, beside the agent's own."`
@@ -239,7 +239,7 @@ type Phase string
 
 // The phases of an App.
 const (
-	PhaseProgressing Phase = "Progressing" // a rollout is under way and nothing is known to be wrong
+	PhaseProgressing Phase = "Progressing" // a rollout is in progress and nothing is known to be wrong
 	PhaseHealthy     Phase = "Healthy"     // every pod of the newest spec is ready and stayed so, no old one is left
 	PhaseDegraded    Phase = "Degraded"    // it serves, but with fewer pods than asked for or with an old spec
 	PhaseFailed      Phase = "Failed"      // it does not serve, and Diagnosis says why

@@ -85,7 +85,7 @@ type Build struct {
 // BuildStatus is what came of a run.
 type BuildStatus struct {
 	Phase      BuildPhase    `json:"phase" enum:"Pending,Fetching,Building,Pushing,Succeeded,Failed"`
-	Message    string        `json:"message,omitempty" doc:"What a run that is under way waits for."`
+	Message    string        `json:"message,omitempty" doc:"What a run that is in progress waits for."`
 	Commit     string        `json:"commit,omitempty" doc:"The commit that is built."`
 	Tag        string        `json:"tag,omitempty" doc:"The name with its tag that the image was pushed to." example:"registry.example.com/shop/web:0a1b2c3d4e5f"`
 	Image      string        `json:"image,omitempty" doc:"The image by its digest: what to deploy." example:"registry.example.com/shop/web@sha256:…"`

@@ -97,7 +97,7 @@ type JobState string
 const (
 	JobWaiting   JobState = "Waiting"   // it has not begun
 	JobRunning   JobState = "Running"   // it runs, or is tried again, after what Diagnosis says
-	JobBlocked   JobState = "Blocked"   // it cannot go on, and Diagnosis says why; it does by itself when that is mended
+	JobBlocked   JobState = "Blocked"   // it cannot go on, and Diagnosis says why; it does by itself when that is fixed
 	JobSucceeded JobState = "Succeeded" // it came to its end
 	JobFailed    JobState = "Failed"    // it was given up, and Diagnosis says why
 	JobNotRun    JobState = "NotRun"    // a job before it in its Pipeline failed
@@ -109,7 +109,7 @@ func (s JobState) Ended() bool { return s == JobSucceeded || s == JobFailed || s
 
 // JobStatus is the observed status of a Job.
 type JobStatus struct {
-	State              JobState   `json:"state" enum:"Waiting,Running,Blocked,Succeeded,Failed,Deleting" doc:"Blocked: it cannot go on until what the diagnosis says is mended; its deadline ends it too."`
+	State              JobState   `json:"state" enum:"Waiting,Running,Blocked,Succeeded,Failed,Deleting" doc:"Blocked: it cannot continue until the diagnosed cause is fixed; its deadline ends it too."`
 	ObservedGeneration int64      `json:"observedGeneration,omitempty" doc:"Generation of the spec that this status speaks of."`
 	StartedAt          *time.Time `json:"startedAt,omitempty"`
 	FinishedAt         *time.Time `json:"finishedAt,omitempty"`

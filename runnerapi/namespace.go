@@ -11,7 +11,7 @@ import (
 // not name are removed.
 type NamespaceSpec struct {
 	Labels  map[string]string  `json:"labels,omitempty" doc:"Labels to put on the namespace."`
-	Adopt   bool               `json:"adopt,omitempty" doc:"Take over a namespace that exists and was not made by the agent. The agent never deletes such a one."`
+	Adopt   bool               `json:"adopt,omitempty" doc:"Take over a namespace that exists and was not created by the agent. The agent never deletes such a one."`
 	Quota   *NamespaceQuota    `json:"quota,omitempty" doc:"Bounds of all that is in the namespace together."`
 	Limits  *NamespaceDefaults `json:"defaultLimits,omitempty" doc:"What a container gets that names none of its own."`
 	Network *NamespaceNetwork  `json:"network,omitempty" doc:"Who may reach the pods. Unless given, a namespace that the agent made is isolated and an adopted one is open."`

@@ -20,7 +20,7 @@ type Node struct {
 	Architecture   string          `json:"architecture" example:"amd64"`
 	Addresses      []string        `json:"addresses,omitempty" doc:"Internal ones."`
 	CreatedAt      time.Time       `json:"createdAt,omitzero"`
-	Events         []ClusterEvent  `json:"events,omitempty" doc:"What Kubernetes told of it last, the newest first; of one node alone, and where the agent may read it (docs/deployer/nodes.md)."`
+	Events         []ClusterEvent  `json:"events,omitempty" doc:"Its latest Kubernetes events, newest first; of one node alone, and where the agent may read it (docs/deployer/nodes.md)."`
 }
 
 // MaxNodeEvents is the maximum number of events in the answer about a node.

@@ -128,13 +128,13 @@ func (a AppSpec) JobSpec(j PipelineJob) JobSpec {
 
 // PipelineStatus is how a Pipeline stands.
 type PipelineStatus struct {
-	State              JobState    `json:"state" enum:"Waiting,Running,Blocked,Succeeded,Failed,Deleting" doc:"Blocked: the job under way cannot go on until what the diagnosis says is mended; its deadline ends it too."`
+	State              JobState    `json:"state" enum:"Waiting,Running,Blocked,Succeeded,Failed,Deleting" doc:"Blocked: the running job cannot continue until the diagnosed cause is fixed; its deadline ends it too."`
 	ObservedGeneration int64       `json:"observedGeneration,omitempty" doc:"Generation of the spec that this status speaks of."`
 	StartedAt          *time.Time  `json:"startedAt,omitempty"`
 	FinishedAt         *time.Time  `json:"finishedAt,omitempty"`
 	FailedJob          string      `json:"failedJob,omitempty" doc:"The job at which the Pipeline stopped."`
 	Jobs               []JobResult `json:"jobs,omitempty" doc:"How each job stands, in their order."`
-	Diagnosis          *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong with the job under way, or with the one that failed."`
+	Diagnosis          *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong with the running job, or with the one that failed."`
 	WaitingFor         string      `json:"waitingFor,omitempty" doc:"What has to happen before the Pipeline continues, while nothing is known to be wrong; or before a deleted one is gone."`
 	LastLines          []string    `json:"lastLines,omitempty" doc:"Last lines of the init container that waitingFor names."`
 }

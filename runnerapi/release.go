@@ -46,7 +46,7 @@ type ReleaseSpec struct {
 	// SkipCRDs is Helm's option of that name.
 	SkipCRDs bool `json:"skipCrds,omitempty" doc:"Leave out the resource definitions of the chart's folder crds/."`
 	// Adopt takes a release over.
-	Adopt bool `json:"adopt,omitempty" doc:"Take over a release of this name that was made with the helm program, and all fields of its objects."`
+	Adopt bool `json:"adopt,omitempty" doc:"Take over a release of this name that was created with the helm program, and all fields of its objects."`
 }
 
 // ChartSource describes where a chart comes from: a repository, a registry, or the body.
@@ -165,7 +165,7 @@ type Release struct {
 	// Undone is the revision before, where it failed and this one went back from it.
 	Undone *ReleaseUndone `json:"undone,omitempty" doc:"The revision that failed and was taken back by this one."`
 	// Managed says whose it is.
-	Managed bool `json:"managed" doc:"It came through the agent. Another, made with the helm program, is changed only once it was adopted."`
+	Managed bool `json:"managed" doc:"It came through the agent. Another, created with the helm program, is changed only once it was adopted."`
 	// Operation is a command that is at work.
 	Operation *ReleaseOperation `json:"operation,omitempty" doc:"The command that is at work on the release now."`
 	Objects   []ReleaseObject   `json:"objects,omitempty" doc:"What the revision consists of; in a dry run, what would become of each."`
@@ -184,7 +184,7 @@ type ReleaseChart struct {
 	AppVersion string `json:"appVersion,omitempty"`
 }
 
-// ReleaseOperation is a command about a release that is under way.
+// ReleaseOperation is a command about a release that is in progress.
 type ReleaseOperation struct {
 	Command   string    `json:"command" example:"put-release"`
 	Runner    string    `json:"runner"`

@@ -28,7 +28,7 @@ type SourceBuildStatus struct {
 	Run       string        `json:"run" doc:"Which run of it: the commit, what is asked of the build, and how often that was tried again."`
 	Commit    string        `json:"commit" doc:"The commit that is built."`
 	Phase     BuildPhase    `json:"phase" enum:"Pending,Fetching,Building,Pushing,Succeeded,Failed"`
-	Message   string        `json:"message,omitempty" doc:"What a run that is under way waits for."`
+	Message   string        `json:"message,omitempty" doc:"What a run that is in progress waits for."`
 	Image     string        `json:"image,omitempty" doc:"The image by its digest: what is deployed."`
 	Failure   *BuildFailure `json:"failure,omitempty" doc:"Why there is none; without the end of the log."`
 }

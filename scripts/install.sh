@@ -2163,7 +2163,7 @@ components_failed() {
   local what="$1" why="$2"
   components_end
   fail "$EXIT_COMPONENTS" PO-9308 "not all components are installed: $what" "$why" \
-    "mend that, and run this again: it continues from there; COMPONENTS=none leaves them out"
+    "fix that, and run this again: it continues from there; COMPONENTS=none leaves them out"
 }
 
 # components_end takes away the Job and its rights.
@@ -2393,7 +2393,7 @@ uninstall_apps() {
 # uninstall_blind WHAT ends it before anything was deleted.
 uninstall_blind() {
   fail "$EXIT_CLUSTER" PO-9403 "the cluster does not tell: $1" "kubectl says: $last_output; what is not seen could be deleted, so nothing was" \
-    "mend that, or use an administrator's kubeconfig, and run it again: ${kube[*]} get apps.pipeops.io --all-namespaces"
+    "fix that, or use an administrator's kubeconfig, and run it again: ${kube[*]} get apps.pipeops.io --all-namespaces"
 }
 
 # manifest_without_namespaces leaves out the documents of kind Namespace.

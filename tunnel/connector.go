@@ -19,7 +19,7 @@ import (
 //
 // It also keeps frpc's own data races from happening: frpc stops its proxies when the
 // control connection ends, while work connections may be on their way to them. So the end
-// of the control connection is shown to frpc only when no handover is under way.
+// of the control connection is shown to frpc only when no handover is in progress.
 type connector struct {
 	mux       *mux.Session
 	handovers link.Gate

@@ -40,7 +40,7 @@ func TestSettle_WaitsForAttempt(t *testing.T) {
 			tr := newTracker()
 			tr.set(Connecting, nil)
 			first := settles(t, tr)
-			assert.False(t, isOver(first), "the attempt is under way")
+			assert.False(t, isOver(first), "the attempt is in progress")
 			tr.set(outcome, nil)
 			assert.True(t, isOver(first), "the first attempt is %s", outcome)
 			assert.True(t, isOver(settles(t, tr)), "there is nothing more to wait for")
@@ -50,7 +50,7 @@ func TestSettle_WaitsForAttempt(t *testing.T) {
 			next := settles(t, tr)
 			assert.False(t, isOver(next), "there is to be another attempt")
 			tr.set(Connecting, nil)
-			assert.False(t, isOver(next), "it is under way")
+			assert.False(t, isOver(next), "it is in progress")
 			tr.set(outcome, nil)
 			assert.True(t, isOver(next), "the next attempt is %s", outcome)
 		})
@@ -107,7 +107,7 @@ func TestSet_Settle(t *testing.T) {
 		s.members = members
 		all(Connecting)
 		tunnels[0].status.set(Waiting, nil)
-		assert.False(t, isOver(first), "one is under way")
+		assert.False(t, isOver(first), "one is in progress")
 		tunnels[1].status.set(Connected, nil)
 		assert.True(t, isOver(first), "one is up")
 

@@ -72,11 +72,11 @@ func (n *network) trust() (cfg *tls.Config, whose string, err error) {
 func (n *network) clock(ctx context.Context) []Finding {
 	answer, err := n.get(ctx, &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}, "/healthz") //nolint:gosec // see above
 	if err != nil {
-		return skipped("the control plane did not tell the time")
+		return skipped("the control plane sent no time")
 	}
 	theirs, err := http.ParseTime(answer.header.Get("Date"))
 	if err != nil {
-		return skipped("the control plane did not tell the time")
+		return skipped("the control plane sent no time")
 	}
 	ours := n.Now()
 	if skewed := controlapi.ClockSkew(ours, theirs); skewed != nil {

@@ -41,7 +41,7 @@ func (p Pods) trouble(ctx context.Context, own kube.Own) string {
 	if len(pods) == 0 {
 		return "Kubernetes made no pod for it"
 	}
-	return fmt.Sprintf("pod %s is %s and does not say why", pods[0].Name, strings.ToLower(string(pods[0].Status.Phase)))
+	return fmt.Sprintf("pod %s is %s without a reason", pods[0].Name, strings.ToLower(string(pods[0].Status.Phase)))
 }
 
 // ask asks a pod that runs what it waits for, as the kubelet does.

@@ -72,7 +72,7 @@ type Target interface {
 	// calls Began. A RefusedError is final for the offer, ErrRelaunch ends the agent, and any other
 	// error is retried.
 	Try(ctx context.Context, c Candidate) error
-	// Watch looks at a try that is under way, and ends it if it is time. ErrRelaunch ends
+	// Watch looks at a try that is in progress, and ends it if it is time. ErrRelaunch ends
 	// the agent, after any other error it is called again.
 	Watch(ctx context.Context, r Record) error
 }

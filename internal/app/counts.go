@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Counts are how the Apps are, for metrics.
+// Counts are the state of the Apps, for metrics.
 type Counts struct {
 	// Phases counts the Apps by phase, Causes those that have a diagnosis.
 	Phases map[runnerapi.Phase]int

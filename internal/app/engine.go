@@ -86,7 +86,7 @@ func StabilizationFor(unprobed time.Duration) diagnose.Stabilization {
 	return diagnose.WithUnprobed(unprobed)
 }
 
-// Engine keeps Apps true and implements backend.Apps. It joins the parts that do so.
+// Engine reconciles Apps and implements backend.Apps. It joins the parts that do so.
 type Engine struct {
 	*rollout.Writer
 	*logs.Reader

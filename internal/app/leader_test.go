@@ -165,7 +165,7 @@ func TestLeader_WaitsForCaches(t *testing.T) {
 	before.StepDown()
 
 	eventually(t, "the next one gets the lease", func() bool { return holder(t, env, config.Namespace) == "next" })
-	eventually(t, "and gives it back, since it does not learn how the Apps are", func() bool {
+	eventually(t, "and gives it back, since it does not learn the state of the Apps", func() bool {
 		return holder(t, env, config.Namespace) == "" || len(received.of(k.Name)) > 1
 	})
 	require.Equal(t, []events.Type{events.Removed}, types(received.of(k.Name)), "nothing of an App behind its end")

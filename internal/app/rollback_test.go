@@ -134,7 +134,7 @@ func TestRollback_WithoutTargetStaysFailed(t *testing.T) {
 	assert.Equal(t, runnerapi.CauseDeadlinePassed, o.Diagnosis.Cause)
 	rollOut(t, env, k)
 	settledIn(t, e, k, runnerapi.PhaseHealthy)
-	assert.Equal(t, runnerapi.OperationSucceeded, outcome(t, e, "put-app", a).State, "a failure that mends itself was none")
+	assert.Equal(t, runnerapi.OperationSucceeded, outcome(t, e, "put-app", a).State, "a failure that fixes itself was none")
 }
 
 func TestOutcome_SurvivesRestart(t *testing.T) {

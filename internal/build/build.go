@@ -85,7 +85,7 @@ func (c *Client) Run(ctx context.Context, key runnerapi.Key, spec runnerapi.Buil
 	return c.put(ctx, key, spec, opts, func(*batchv1.Job) {}, refuse)
 }
 
-// refuse returns what a run meets while another one is under way.
+// refuse returns what a run meets while another one is in progress.
 func refuse(_ context.Context, key runnerapi.Key, _ *batchv1.Job) error { return underWay(key) }
 
 func (c *Client) put(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions,
@@ -142,7 +142,7 @@ func createOptions(opts runnerapi.WriteOptions) metav1.CreateOptions {
 
 func underWay(key runnerapi.Key) error {
 	return problem.Errorf(problem.Busy, "wait until it has ended, or end it: pipeops-runner build delete AGENT "+key.Name,
-		"a run of build %s is under way", key)
+		"a run of build %s is in progress", key)
 }
 
 // first takes a run back that another replica's came before.

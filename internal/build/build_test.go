@@ -284,7 +284,7 @@ func (w *workshop) builtAndPushed(t *testing.T, commit string) {
 	other := spec
 	other.Run = "another"
 	_, err := w.builds.Run(t.Context(), runnerapi.Key{Namespace: builds, Name: "web"}, other, byTest)
-	require.ErrorContains(t, err, "under way")
+	require.ErrorContains(t, err, "in progress")
 
 	w.builds = w.agent() // the agent was restarted, and keeps telling
 	b, log := w.await("web")

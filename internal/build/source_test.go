@@ -80,16 +80,16 @@ func (w *workshop) followed(t *testing.T) {
 	f.await("the slow build", func(s runnerapi.SourceStatus) bool {
 		return s.Build.Commit == slow && s.Phase == runnerapi.SourceBuilding
 	})
-	mended := f.commit("echo three > /greeting")
+	fixed := f.commit("echo three > /greeting")
 	f.spec.Path, f.spec.AppSpec = "", appSpec
 	_, err = f.keeper.Set(t.Context(), f.key, f.spec, byTest)
 	require.NoError(t, err)
 	status = f.settled()
 	require.Nil(t, status.Error)
-	assert.Equal(t, mended, status.Commit)
+	assert.Equal(t, fixed, status.Commit)
 	assert.NotEqual(t, b.Status.Image, status.Build.Image)
 	assert.Nil(t, status.Build.Failure)
-	f.runs(mended, status.Build.Image, "greeting three")
+	f.runs(fixed, status.Build.Image, "greeting three")
 
 	// Deleted while no agent runs: the next one finds what was left behind.
 	of, err := w.builds.OfSources(t.Context())

@@ -258,7 +258,7 @@ func TestInstall_ForeignReleaseUntouched(t *testing.T) {
 	known := &problem.Error{}
 	require.ErrorAs(t, err, &known)
 	assert.Equal(t, problem.Conflict, known.Code)
-	assert.Contains(t, err.Error(), "was made by others")
+	assert.Contains(t, err.Error(), "belongs to another client")
 }
 
 func TestMonitoring_SizedByMemory(t *testing.T) {

@@ -39,7 +39,7 @@ func explained(err error) error {
 	}
 	if found := ofOthers.FindStringSubmatch(err.Error()); found != nil {
 		return problem.Errorf(problem.Conflict, "set the mode of the component to never, or remove that object",
-			"%s is there, and was made by others", strings.TrimSuffix(found[1], ` in namespace ""`))
+			"%s is there, and belongs to another client", strings.TrimSuffix(found[1], ` in namespace ""`))
 	}
 	if found := noKind.FindStringSubmatch(err.Error()); found != nil {
 		return problem.Errorf(problem.Conflict, definitionsFix, "the cluster does not serve the kind %s of %s, which the chart needs", found[1], found[2])

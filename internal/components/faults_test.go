@@ -68,11 +68,11 @@ func pending(t *testing.T, i *components.Installer, since time.Time) {
 	require.NoError(t, records.Create(r))
 }
 
-// fault breaks something, and returns what mends it.
+// fault breaks something, and returns what fixes it.
 type fault struct {
-	component string                                                    // vpa if empty
-	values    map[string]any                                            // of the component's only chart, in the first run
-	breaks    func(t *testing.T, i *components.Installer) (mend func()) // if not nil
+	component string                                                   // vpa if empty
+	values    map[string]any                                           // of the component's only chart, in the first run
+	breaks    func(t *testing.T, i *components.Installer) (fix func()) // if not nil
 	code      problem.Code
 	says      string
 }
@@ -198,7 +198,7 @@ var faults = map[string]fault{
 		}, func(ctx context.Context, client kubernetes.Interface) error {
 			return client.NetworkingV1().IngressClasses().Delete(ctx, "nginx", metav1.DeleteOptions{})
 		}),
-		code: problem.Conflict, says: `IngressClass "nginx" is there, and was made by others`,
+		code: problem.Conflict, says: `IngressClass "nginx" is there, and belongs to another client`,
 	},
 	"a StorageClass of others": {
 		component: "storage",
@@ -210,7 +210,7 @@ var faults = map[string]fault{
 		}, func(ctx context.Context, client kubernetes.Interface) error {
 			return client.StorageV1().StorageClasses().Delete(ctx, "local-path", metav1.DeleteOptions{})
 		}),
-		code: problem.Conflict, says: `StorageClass "local-path" is there, and was made by others`,
+		code: problem.Conflict, says: `StorageClass "local-path" is there, and belongs to another client`,
 	},
 	"a namespace that is being deleted": {
 		breaks: existing(func(ctx context.Context, client kubernetes.Interface) error {
@@ -289,12 +289,12 @@ func TestSetup_FaultsNameCauseAndFix(t *testing.T) {
 				broken.Components[component] = components.Setting{Mode: components.Always, Values: map[string]map[string]any{vpaChart: f.values}}
 			}
 			t.Cleanup(func() { removeAll(t, i) })
-			mend := func() {}
+			fix := func() {}
 			if f.breaks != nil {
-				mend = f.breaks(t, i)
+				fix = f.breaks(t, i)
 			}
 			err := i.Apply(t.Context(), planned(t, i, broken))
-			mend()
+			fix()
 			known := &problem.Error{}
 			require.ErrorAs(t, err, &known)
 			if f.code != "" {

@@ -184,13 +184,13 @@ func lastOf(cfg *action.Configuration, name string) (*release.Release, error) {
 func goOn(cfg *action.Configuration, last *release.Release, component string) error {
 	if last.Labels[labelComponent] != component {
 		return problem.Errorf(problem.Conflict, "set the mode of "+component+" to never, or remove that release",
-			"release %s in namespace %s was made by others", last.Name, last.Namespace)
+			"release %s in namespace %s belongs to another client", last.Name, last.Namespace)
 	}
 	if !last.Info.Status.IsPending() {
 		return nil
 	}
 	if age := time.Since(last.Info.LastDeployed); age < brokenAfter {
-		return problem.Errorf(problem.Busy, fmt.Sprintf("wait for its end; a run is taken for one that broke off after %s", brokenAfter),
+		return problem.Errorf(problem.Busy, fmt.Sprintf("wait for its end; a run counts as interrupted after %s", brokenAfter),
 			"another run is at work on release %s since %s", last.Name, age.Round(time.Second))
 	}
 	last.SetStatus(common.StatusFailed, "the run broke off")

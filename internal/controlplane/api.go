@@ -24,7 +24,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-// drainTimeout is how long calls that are under way may take when we stop.
+// drainTimeout is how long calls that are in progress may take when we stop.
 const drainTimeout = 10 * time.Second
 
 // idleTimeout ends connections that are not in use: thousands of agents beat every half
@@ -144,8 +144,8 @@ func inTurn(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	return nil, hello.Conn.SetDeadline(time.Now().Add(handshakeTimeout))
 }
 
-// apiHTTP2 returns what one connection may take: agents have a few calls under way at a time, with
-// bodies of at most controlapi's limit.
+// apiHTTP2 returns what one connection may take: agents have a few calls in progress at a time,
+// with bodies of at most controlapi's limit.
 func apiHTTP2() *http.HTTP2Config {
 	return &http.HTTP2Config{
 		MaxConcurrentStreams:          32,

@@ -59,7 +59,7 @@ type GatewayConfig struct {
 	HSTS time.Duration
 	// AccessLog logs each request.
 	AccessLog bool
-	// Limits bound what is under way at a time.
+	// Limits bound what is in progress at a time.
 	Limits gateway.Limits
 	// Mode is how hosts are reached whose cluster has a load balancer with a public address:
 	// gateway.ModeAuto, ModeTunnel or ModeDirect.

@@ -150,7 +150,7 @@ func TestCallLimits_FailuresByAddress(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, ask("192.0.2.7:4", nil).StatusCode, "it may try again")
 }
 
-// TestCallLimits_SharesByName: an agent that has all its calls under way gets no more, and
+// TestCallLimits_SharesByName: an agent that has all its calls in progress gets no more, and
 // others get theirs: other agents, and the same one with a newer certificate.
 func TestCallLimits_SharesByName(t *testing.T) {
 	t.Parallel()

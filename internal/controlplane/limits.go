@@ -157,7 +157,7 @@ func (l *callLimits) wrap(next http.Handler) http.Handler {
 		}
 		leave, ok := shares.Enter(key)
 		if !ok {
-			refuseCall(w, "too many calls are under way", busyRetry)
+			refuseCall(w, "too many calls are in progress", busyRetry)
 			return
 		}
 		defer leave()

@@ -61,7 +61,7 @@ type Handler struct {
 	http1    sync.Map // of *unsent.Transport, by the time for the answer
 	http2    *http.Transport
 	proxy    *httputil.ReverseProxy
-	requests *limit.Shares // under way, by host
+	requests *limit.Shares // in progress, by host
 	streams  *limit.Shares
 	leaving  httpserver.Leaving
 }
@@ -169,7 +169,7 @@ type target struct {
 	place   *place
 }
 
-// place is that of a request among what is under way.
+// place is that of a request among what is in progress.
 type place struct {
 	host  string
 	leave func()

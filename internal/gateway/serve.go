@@ -31,7 +31,7 @@ func (h *Handler) Finish(ctx context.Context) {
 }
 
 // Serve takes public requests from a listener of the tunnel until the context ends. Those that are
-// under way then have the time drain to finish.
+// in progress then have the time drain to finish.
 func (h *Handler) Serve(ctx context.Context, ln net.Listener, drain time.Duration) error {
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: idleTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,

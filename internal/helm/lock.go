@@ -61,7 +61,7 @@ func (r *Releases) readLock(ctx context.Context, c *clients, key runnerapi.Key) 
 		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, nil, kubeproblem.From(err, "looking who is at work on release "+key.Name)
+		return nil, nil, kubeproblem.From(err, "checking which command holds release "+key.Name)
 	}
 	h := &holding{}
 	if err := json.Unmarshal([]byte(at.Data[lockKey]), h); err != nil {

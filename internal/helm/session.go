@@ -132,7 +132,7 @@ func (s *session) recover(ctx context.Context) error {
 		return nil
 	}
 	if !last.abandoned(time.Now()) {
-		return problem.Errorf(problem.Busy, "wait for its end; after 15 minutes it is taken for one that broke off",
+		return problem.Errorf(problem.Busy, "wait for its end; after 15 minutes it counts as interrupted",
 			"another command has been working on release %s since %s (%s)", s.key.Name, last.updated.Format(time.RFC3339), last.status)
 	}
 	if err := s.fail(*last, brokeOff); err != nil {
@@ -192,11 +192,11 @@ func (s *session) close() {
 	s.leave()
 }
 
-// mine refuses a release that was not made through the agent.
+// mine refuses a release that was not created through the agent.
 func (s *session) mine() error {
 	if len(s.history) > 0 && !ours(s.history) {
 		return problem.Errorf(problem.Conflict, "leave it to its owner, or take it over: PUT it with adopt, which is pipeops-runner helm deploy --adopt",
-			"release %s was not made through the agent", s.key.Name).WithField("path.name")
+			"release %s was not created through the agent", s.key.Name).WithField("path.name")
 	}
 	return nil
 }
@@ -298,7 +298,7 @@ func (s *session) note(err error) {
 func recovered(do func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = problem.Errorf(problem.Invalid, "report it, with the chart", "Helm broke down over this chart").WithField("chart")
+			err = problem.Errorf(problem.Invalid, "report it, with the chart", "Helm crashed on this chart").WithField("chart")
 		}
 	}()
 	return do()

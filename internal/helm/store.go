@@ -28,7 +28,7 @@ import (
 const releaseLabel = objectmeta.Release
 
 // brokeOff is the description of a revision whose command is no longer running.
-const brokeOff = "the command broke off: the agent ended in the middle of it. What it had made is there; the next command continues"
+const brokeOff = "the command was interrupted: the agent ended during it. Its objects exist; the next command continues"
 
 // theirsAfter is the age at which a foreign command that has not ended counts as aborted.
 const theirsAfter = 15 * time.Minute
@@ -167,7 +167,7 @@ func stamp(labels map[string]string, created time.Time) time.Time {
 	return created
 }
 
-// ours reports whether a release was made through the agent, by its revisions.
+// ours reports whether a release was created through the agent, by its revisions.
 func ours(history []record) bool {
 	return slices.ContainsFunc(history, func(r record) bool { return r.mark != "" })
 }

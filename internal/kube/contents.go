@@ -55,7 +55,7 @@ func (c objects[O]) tryPut(ctx context.Context, key runnerapi.Key, opts runnerap
 	case !objectmeta.IsManaged(o):
 		return o, problem.Errorf(problem.Conflict,
 			fmt.Sprintf("use another name, or delete the existing one (kubectl -n %s delete %s %s)", key.Namespace, c.kind, key.Name),
-			"%s %s exists and was not made through the agent", c.what, key).WithField("path.name")
+			"%s %s exists and was not created through the agent", c.what, key).WithField("path.name")
 	}
 	if !objectmeta.RecordCommand(o, opts.Command) {
 		return o, nil
@@ -70,7 +70,7 @@ func (c objects[O]) tryPut(ctx context.Context, key runnerapi.Key, opts runnerap
 	return o, c.writer(opts).Update(ctx, o, client.FieldOwner(objectmeta.FieldManager))
 }
 
-// read does not reveal whether there is an object that was not made through the agent.
+// read does not reveal whether there is an object that was not created through the agent.
 func (c objects[O]) read(ctx context.Context, key runnerapi.Key) (O, error) {
 	o := c.fresh()
 	if err := c.admit(ctx, key.Namespace); err != nil {
@@ -81,7 +81,7 @@ func (c objects[O]) read(ctx context.Context, key runnerapi.Key) (O, error) {
 		return o, kubeproblem.From(err, "reading "+c.what+" "+key.String())
 	}
 	if err != nil || !objectmeta.IsManaged(o) {
-		return o, problem.Errorf(problem.NotFound, "check the name, or write it first", "there is no %s %s made through the agent", c.what, key)
+		return o, problem.Errorf(problem.NotFound, "check the name, or write it first", "there is no %s %s created through the agent", c.what, key)
 	}
 	return o, nil
 }

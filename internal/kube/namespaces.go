@@ -71,7 +71,7 @@ func (k Namespaces) Set(ctx context.Context, name string, spec runnerapi.Namespa
 	case takeOver && !spec.Adopt:
 		return runnerapi.Namespace{}, problem.Errorf(problem.Conflict,
 			"use another name, or send adopt: true to let the agent manage it as it is (the policy of the cluster's owner has to name adopt-namespace)",
-			"namespace %s exists and was not made by the agent", name).WithField("adopt")
+			"namespace %s exists and was not created by the agent", name).WithField("adopt")
 	}
 	if late, err := opts.Late(ctx); err != nil {
 		return runnerapi.Namespace{}, err

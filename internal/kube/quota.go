@@ -92,7 +92,7 @@ func (k Namespaces) applyPart(ctx context.Context, want client.Object, wanted bo
 			return nil
 		}
 		return problem.Errorf(problem.Conflict, "delete it, or leave that part out of the namespace's spec",
-			"%s exists and was not made by the agent", what)
+			"%s exists and was not created by the agent", what)
 	case wanted:
 		return kubeproblem.From(k.applyObject(ctx, want, opts), "writing "+what)
 	case err == nil:

@@ -95,7 +95,7 @@ func problemOf(err error, ref Ref, doing string) error {
 		return &c
 	}
 	if quotes := p.Code != problem.Forbidden && p.Code != problem.NotFound && p.Code != problem.Conflict; quotes && status != nil && kindOf(ref) == kindSecret {
-		return problem.Errorf(p.Code, "correct the manifest; kubectl apply --dry-run=server tells more to who may know the values",
+		return problem.Errorf(p.Code, "correct the manifest; kubectl apply --dry-run=server shows more to those who may read the values",
 			"the cluster refused this Secret; what it says could quote values")
 	}
 	return p

@@ -140,7 +140,7 @@ func unreachable(ctx context.Context, component string, err error) error {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return problem.Errorf(problem.Timeout, fixOf(component)+"; a shorter --since is answered sooner", "the component %s did not answer in time", component)
 	}
-	return failed(component, "no connection to it was made, or the connection broke off")
+	return failed(component, "no connection to it was made, or the connection was lost")
 }
 
 func failed(component, reason string) error {

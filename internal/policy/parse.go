@@ -30,7 +30,7 @@ const (
 	keyPublic   = "public"
 )
 
-const fixDocument = "docs/cluster-owner/policy.md tells the fields; `pipeops-agent policy check --file FILE` tries a policy before it is set"
+const fixDocument = "docs/cluster-owner/policy.md lists the fields; `pipeops-agent policy check --file FILE` tries a policy before it is set"
 
 // FromConfigMap reads the data of the ConfigMap; nil, if there is none, is the default policy.
 func FromConfigMap(data map[string]string) (Document, error) {

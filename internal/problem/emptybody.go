@@ -21,7 +21,7 @@ func NoBody(w http.ResponseWriter, r *http.Request) error {
 }
 
 func noBody(w http.ResponseWriter, r *http.Request) error {
-	given := Errorf(BadRequest, "send no body", "this call takes no body").WithField("body")
+	given := Errorf(BadRequest, "send no body", "this call accepts no body").WithField("body")
 	switch {
 	case r.ContentLength == 0:
 		return nil

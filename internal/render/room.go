@@ -26,7 +26,7 @@ func makeRoom(limit int64) (restore func(), err error) {
 	}
 	if uses := used(); uses > own {
 		restore()
-		return nil, problem.Errorf(problem.Unavailable, "send it again when the agent has less to do, or give it more memory (resources.limits.memory of its pod)",
+		return nil, problem.Errorf(problem.Unavailable, "send it again when the agent is less busy, or give it more memory (resources.limits.memory of its pod)",
 			"rendering takes up to %d MiB of memory, and the agent, which may have %d MiB, uses %d MiB", inAll>>20, limit>>20, uses>>20)
 	}
 	return restore, nil

@@ -80,7 +80,7 @@ func (k *Keeper) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.Sour
 }
 
 // put writes a source. One that was there is checked again even if its spec is the same: its
-// repository or its Secret may have been mended.
+// repository or its Secret may have been fixed.
 func (k *Keeper) put(ctx context.Context, sources dynamic.ResourceInterface, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (*object, error) {
 	o := newObject(key)
 	u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})

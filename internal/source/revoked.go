@@ -82,7 +82,7 @@ func (r *reconciler) suspension(o *object) *runnerapi.SourceSuspension {
 	}
 }
 
-// suspend leaves a source as it is. A build that is under way ends: it would push an image in
+// suspend leaves a source as it is. A build that is in progress ends: it would push an image in
 // the name of a Runner that is revoked.
 func (r *reconciler) suspend(ctx context.Context, o *object, s runnerapi.SourceStatus) runnerapi.SourceStatus {
 	if b := s.Build; b != nil && !b.Phase.Ended() {

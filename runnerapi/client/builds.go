@@ -31,7 +31,7 @@ func (b Builds) List(ctx context.Context, namespace string) ([]runnerapi.Build, 
 	return pages(ctx, b.core, newRequest("list-builds", namespace), func(l runnerapi.BuildList) ([]runnerapi.Build, runnerapi.Page) { return l.Items, l.Page })
 }
 
-// Delete ends the run that is under way and removes all runs.
+// Delete ends the run that is in progress and removes all runs.
 func (b Builds) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	return b.remove(ctx, objectRequest("delete-build", key), opts)
 }

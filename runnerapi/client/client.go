@@ -170,7 +170,7 @@ func (c *core) around(transport *http.Transport) http.RoundTripper {
 
 type closer interface{ CloseIdleConnections() }
 
-// Close closes idle connections. Calls under way end with their contexts.
+// Close closes idle connections. Calls in progress end with their contexts.
 func (c *Client) Close() {
 	c.core.calls.HTTPClient.CloseIdleConnections()
 	c.core.streams.HTTPClient.CloseIdleConnections()

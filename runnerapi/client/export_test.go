@@ -10,7 +10,7 @@ import (
 func DialingOneAtATime(c *Client) *Client { return DialingTheNextAfter(c, time.Hour) }
 
 // DialingTheNextAfter has the client try another address when the first hangs for that long.
-// No call is under way.
+// No call is in progress.
 func DialingTheNextAfter(c *Client, patience time.Duration) *Client {
 	c.core.upgrades.endpoints.patience = patience
 	return c

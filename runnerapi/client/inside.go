@@ -77,7 +77,7 @@ func (c *core) ended(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	return problem.New(http.StatusBadGateway, CodeUnreachable, "see what was done, then call again",
-		"the connection to agent %s broke off: %v", c.config.AgentID, err)
+		"the connection to agent %s was lost: %v", c.config.AgentID, err)
 }
 
 // PortForward connects to a port of an App's pod. The connection ends with ctx, and

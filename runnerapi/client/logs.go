@@ -89,7 +89,7 @@ type resumption struct {
 	newest time.Time
 	marks  map[string]mark
 
-	// Of the connection under way: what is left to skip, by pod.
+	// Of the connection in progress: what is left to skip, by pod.
 	skip map[string]mark
 }
 

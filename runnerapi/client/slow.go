@@ -16,7 +16,7 @@ type Slow struct {
 	Call string
 	// Took is for how long.
 	Took time.Duration
-	// Last is why the last try failed; nil while the first is under way.
+	// Last is why the last try failed; nil while the first is in progress.
 	Last error
 	// Answered marks the last report about this call.
 	Answered bool

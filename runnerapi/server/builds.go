@@ -29,12 +29,12 @@ type buildCalls struct {
 func (s *buildCalls) routes() {
 	register(s.calls, mayGoOn(alsoRefuses(operation("put-build", "Builds", "Build an image",
 		"Builds an image in the cluster from a Dockerfile of a Git repository, and pushes it. The same spec and run again start nothing; "+
-			"another one is refused while a run is under way. Answers 202 with a run that has begun. "+
+			"another one is refused while a run is in progress. Answers 202 with a run that has begun. "+
 			"The customer's policy has to name this command, and the namespace has to allow builds: see docs/deployer/builds.md.", request.MaxSmallBody), http.StatusNotImplemented)), s.putBuild)
 	register(s.calls, operation("get-build", "Builds", "Get a build",
 		"The newest run: how far it is, the image by its digest, or why there is none; and the runs before.", 0), s.getBuild)
 	register(s.calls, operation("delete-build", "Builds", "Cancel and delete a build",
-		"Ends the run that is under way and removes all runs. Images that were pushed stay in the registry.", 0), s.deleteBuild)
+		"Ends the run that is in progress and removes all runs. Images that were pushed stay in the registry.", 0), s.deleteBuild)
 	register(s.calls, operation("list-builds", "Builds", "List the builds of a namespace",
 		"The newest run of each.", 0), s.listBuilds)
 	s.buildLogRoute()

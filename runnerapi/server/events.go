@@ -40,7 +40,7 @@ type eventCalls struct {
 
 func (s *eventCalls) routes() {
 	op := operation("get-app-events", "Apps", "Follow what becomes of an App",
-		"Server-sent events: the App's state at once, then each change of it, until it has settled, or with follow until the caller hangs up. Comments come as heartbeats. An event named error says why the stream breaks off.", 0)
+		"Server-sent events: the App's state at once, then each change of it, until it has settled, or with follow until the caller hangs up. Comments come as heartbeats. An event named error explains why the stream ended.", 0)
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "One event per change; its data is JSON.",
 		Content: map[string]*huma.MediaType{

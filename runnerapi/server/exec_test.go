@@ -20,10 +20,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
-// nothingIsLeft waits until no command and no connection is under way in the agent.
+// nothingIsLeft waits until no command and no connection is in progress in the agent.
 func nothingIsLeft(t *testing.T, agent *runnertest.Agent) {
 	t.Helper()
-	await.Until(t, "nothing is under way inside", func() bool { return agent.Backend.Inside() == 0 })
+	await.Until(t, "nothing is in progress inside", func() bool { return agent.Backend.Inside() == 0 })
 }
 
 // running is a command that has begun. The channel gets the error with which it ends.

@@ -40,7 +40,7 @@ func (s *nodeCalls) routes() {
 	register(s.calls, operation("get-node", "Cluster", "Get a node",
 		"Its capacity, use, conditions, taints and addresses.", 0), s.getNode)
 	register(s.calls, operation("list-events", "Cluster", "List the events of a namespace",
-		"What Kubernetes tells of the objects in a managed namespace, the newest first. It forgets events, usually after an hour.", 0), s.listEvents)
+		"Kubernetes' events about the objects in a managed namespace, newest first. It forgets events, usually after an hour.", 0), s.listEvents)
 	register(s.calls, operation("cordon-node", "Cluster", "Keep new pods off a node",
 		"Pods that are there stay. The customer's policy has to name this command, and the agent needs rights that are not among its own: see docs/deployer/nodes.md.", 0), s.cordon(true))
 	register(s.calls, operation("uncordon-node", "Cluster", "Let new pods come to a node",

@@ -39,7 +39,7 @@ func (s *operationCalls) getOperation(ctx context.Context, in *params.Operation)
 	}
 	switch {
 	case !r.Done && !deletes(r.Command):
-		op.Message = "it was taken, and nothing is known of it yet; send it again with its Idempotency-Key if that stays so"
+		op.Message = "it was accepted; its outcome is not known yet; send it again with its Idempotency-Key if that stays so"
 	case releaseCommands[r.Command]:
 		if op.State, op.Message, err = s.releaseOutcome(ctx, r); err != nil {
 			return nil, err

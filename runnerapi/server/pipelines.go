@@ -25,7 +25,7 @@ func (s *pipelineCalls) routes() {
 	register(s.calls, operation("list-pipelines", "Pipelines", "List the Pipelines of a namespace",
 		"Each with its spec and status.", 0), s.listPipelines)
 	register(s.calls, operation("delete-pipeline", "Pipelines", "Delete a Pipeline",
-		"Stops the job under way, and removes the Pipeline with all its pods.", 0), s.deleteRun(runnerapi.TypePipeline))
+		"Stops the running job, and removes the Pipeline with all its pods.", 0), s.deleteRun(runnerapi.TypePipeline))
 	s.registerLog(operation("get-pipeline-logs", "Pipelines", "Read a Pipeline's log",
 		"The lines of all its jobs, interleaved by time, for as long as their pods are there; a pod's name has that of its job in it. With follow it ends when the Pipeline does. Where the log breaks off, the last line says why, in an object with the key \"error\".", 0), runnerapi.TypePipeline)
 }

@@ -38,12 +38,12 @@ func (s *releaseCalls) routes() {
 		"One command at a time works on a release; another is refused (409), naming the one at work."
 	registerLong(s.calls, mayGoOn(operation("put-release", "Releases", "Install or upgrade a Helm release",
 		"Takes the chart from a repository, a registry or the body, renders it, and refuses it whole when an object is not allowed, before anything is changed. "+
-			"A revision is deployed when its objects are ready, and failed when they are not in time. A command that broke off leaves a failed revision, and the next one continues."+
+			"A revision is deployed when its objects are ready, and failed when they are not in time. An interrupted command leaves a failed revision, and the next one continues."+
 			untilDone+named+" See docs/deployer/helm-releases.md.", runnerapi.MaxReleaseBody)), s.putRelease)
 	register(s.calls, operation("get-release", "Releases", "Get a Helm release",
-		"Its newest revision, with the command that is at work on it. Neither values nor notes nor manifests are told.", 0), s.getRelease)
+		"Its newest revision, with the command in progress on it. It contains no values, notes or manifests.", 0), s.getRelease)
 	register(s.calls, operation("list-releases", "Releases", "List the Helm releases of a namespace",
-		"Also those that were made with the helm program.", 0), s.listReleases)
+		"Also those that were created with the helm program.", 0), s.listReleases)
 	register(s.calls, operation("list-release-history", "Releases", "List a release's revisions",
 		"Those that are kept, the newest first; rollback can go back to each that was deployed.", 0), s.releaseHistory)
 	registerLong(s.calls, mayGoOn(operation("rollback-release", "Releases", "Roll a Helm release back",

@@ -13,7 +13,7 @@ func (s *server) shared(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		leave, ok := s.calls.Enter(request.Caller(r.Context()).Runner)
 		if !ok {
-			kubernetes.WriteError(w, r, s.log, request.Busy("too many of this Runner's calls are under way"))
+			kubernetes.WriteError(w, r, s.log, request.Busy("too many of this Runner's calls are in progress"))
 			return
 		}
 		defer leave()

@@ -58,7 +58,7 @@ func TestServe_Drains(t *testing.T) {
 		}
 		return n
 	}
-	await.Until(t, "both calls are under way", func() bool { return waiting() == 2 })
+	await.Until(t, "both calls are in progress", func() bool { return waiting() == 2 })
 	agent.Stop()
 	got := await.Receive(t, wait, "the answer of the wait")
 	assert.Equal(t, 200, got.status)

@@ -70,7 +70,7 @@ uninstall_apps() {
 # uninstall_blind WHAT ends it before anything was deleted.
 uninstall_blind() {
   fail "$EXIT_CLUSTER" PO-9403 "the cluster does not tell: $1" "kubectl says: $last_output; what is not seen could be deleted, so nothing was" \
-    "mend that, or use an administrator's kubeconfig, and run it again: ${kube[*]} get apps.pipeops.io --all-namespaces"
+    "fix that, or use an administrator's kubeconfig, and run it again: ${kube[*]} get apps.pipeops.io --all-namespaces"
 }
 
 # manifest_without_namespaces leaves out the documents of kind Namespace.

@@ -217,7 +217,7 @@ components_failed() {
   local what="$1" why="$2"
   components_end
   fail "$EXIT_COMPONENTS" PO-9308 "not all components are installed: $what" "$why" \
-    "mend that, and run this again: it continues from there; COMPONENTS=none leaves them out"
+    "fix that, and run this again: it continues from there; COMPONENTS=none leaves them out"
 }
 
 # components_end takes away the Job and its rights.

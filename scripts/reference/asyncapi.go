@@ -19,7 +19,7 @@ var kinds = []struct {
 	{announce.AgentUpdated, "Labels, versions, capacity, hosts, components or the state of the self-update changed."},
 	{announce.AgentRemoved, "The agent was revoked, or the Runner may no longer see it."},
 	{announce.AgentCloned, "Another holder of the agent's identity was seen: `clones`."},
-	{announce.AppProgressing, "A rollout of the App is under way."},
+	{announce.AppProgressing, "A rollout of the App is in progress."},
 	{announce.AppHealthy, "The App runs as its spec demands."},
 	{announce.AppDegraded, "The App serves, but not as its spec demands. `cause`, `message` and `fix` explain it."},
 	{announce.AppFailed, "The App does not serve. `cause`, `message` and `fix` explain it."},
@@ -80,7 +80,7 @@ func asyncAPI(folder string) (doc object, order map[string][]string, err error) 
 				"address": rabbitmq.RunnerQueue("{runner}").Name, "messages": inQueue,
 				"parameters": object{"runner": object{"description": "The Runner's name."}},
 				"description": "A Runner's quorum queue, bound with to.RUNNER.# to the exchange. RabbitMQ refuses a declaration with arguments that differ from x-arguments. " +
-					"Of several readers, one gets all messages and the others stand by. Rejected messages go to " + rabbitmq.DeadExchange + ".",
+					"Of several readers, one gets all messages and the others are on standby. Rejected messages go to " + rabbitmq.DeadExchange + ".",
 				"bindings": object{"amqp": object{"is": "queue", "queue": object{
 					"name": rabbitmq.RunnerQueue("{runner}").Name, "durable": true, "exclusive": false, "autoDelete": false, "vhost": "/",
 					"x-arguments": new(rabbitmq.RunnerQueue("{runner}")).Arguments(),

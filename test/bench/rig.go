@@ -29,7 +29,7 @@ const (
 // write are the options of all changes.
 var write runnerapi.WriteOptions
 
-// rig is what every part has: the run and the system under way.
+// rig is what every part has: the run and the system in progress.
 type rig struct {
 	*run.Run
 	sys    *harness.System

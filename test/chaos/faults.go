@@ -198,7 +198,7 @@ func (c *chaos) inject(ctx context.Context, f fault) error {
 	healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), healLimit)
 	defer cancel()
 	if err := f.do.end(healing); err != nil {
-		return fmt.Errorf("%s was %s and cannot be mended: %w", f.part, f.kind, err)
+		return fmt.Errorf("%s was %s and cannot be fixed: %w", f.part, f.kind, err)
 	}
 	c.say("%s is well again", f.part)
 	return nil

@@ -95,13 +95,13 @@ func (c *computer) refuseExecution(t *testing.T) (heal func()) {
 	return c.until(t, "mount -t tmpfs -o noexec tmpfs /usr/local/bin", "umount /usr/local/bin")
 }
 
-// until breaks something, and answers what mends it.
-func (c *computer) until(t *testing.T, breaks, mends string) (heal func()) {
+// until breaks something, and answers what fixes it.
+func (c *computer) until(t *testing.T, breaks, fixes string) (heal func()) {
 	t.Helper()
 	r := c.bash(t, breaks)
 	require.Zero(t, r.code, r.said)
 	return func() {
-		r := c.bash(t, mends)
+		r := c.bash(t, fixes)
 		assert.Zero(t, r.code, r.said)
 	}
 }

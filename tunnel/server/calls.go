@@ -104,12 +104,12 @@ func (s *session) drainPublic() {
 	s.public.drain(s.server.cfg.Limits.PublicDrain, s.done)
 }
 
-// calls counts a session's calls under way and can be shut, as link.Gate, though without
+// calls counts a session's calls in progress and can be shut, as link.Gate, though without
 // waiting for ever.
 type calls struct {
 	mu   sync.Mutex
 	open int
-	idle chan struct{} // once shut: closed when none is under way
+	idle chan struct{} // once shut: closed when none is in progress
 }
 
 func (c *calls) enter() bool {
@@ -149,7 +149,7 @@ func (c *calls) shut() <-chan struct{} {
 	return c.idle
 }
 
-// drain lets no more in, and waits for those that are under way: not for long, and not after the
+// drain lets no more in, and waits for those that are in progress: not for long, and not after the
 // session's end.
 func (c *calls) drain(limit time.Duration, over <-chan struct{}) {
 	late := time.NewTimer(limit)

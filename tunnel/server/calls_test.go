@@ -135,7 +135,7 @@ func TestCalls_OverTunnel(t *testing.T) {
 	}
 	assert.Equal(t, "a2", mustAsk(t, caller(other), "hello").Get("Agent"), "it came as")
 	mustAsk(t, p.client("a1", http1), "Runners as before")
-	await.Until(t, "no call is under way", func() bool { return p.Stats().Calls == 0 })
+	await.Until(t, "no call is in progress", func() bool { return p.Stats().Calls == 0 })
 }
 
 // The server closes their streams, and nothing else.
@@ -359,7 +359,7 @@ func TestCalls_EndWithTunnel(t *testing.T) {
 		return err != nil
 	})
 	close(c.let)
-	await.Until(t, "it is not under way any more", func() bool { return p.Stats().Calls == 0 })
+	await.Until(t, "it is not in progress any more", func() bool { return p.Stats().Calls == 0 })
 	wire.Set(faultproxy.Condition{})
 	await.Until(t, "calls go through again", func() bool {
 		_, err := ask(t.Context(), caller(a), "hello")
@@ -402,7 +402,7 @@ func TestCalls_StalledCalls(t *testing.T) {
 		_, err := ask(t.Context(), caller(a), "hello")
 		return err == nil
 	})
-	await.Until(t, "no call is under way", func() bool { return p.Stats().Calls == 0 })
+	await.Until(t, "no call is in progress", func() bool { return p.Stats().Calls == 0 })
 	s := a.Status()
 	assert.Zero(t, s.Reconnects, "it cost the tunnel: %+v", s)
 }

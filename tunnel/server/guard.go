@@ -14,7 +14,7 @@ import (
 // errForeign is the root of all errors about messages that an agent may not send.
 var errForeign = errors.New("message refused")
 
-var errSilent = errors.New("the agent's FRP client says nothing any more")
+var errSilent = errors.New("the agent's FRP client sends nothing any longer")
 
 // replica is the peer of a session: the agent that the certificate names, and the instance that it
 // states. All FRP identifiers are derived from the two, so an agent can only ever be one of its own

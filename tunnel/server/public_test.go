@@ -154,8 +154,8 @@ func TestPublicStreams_HalfClose(t *testing.T) {
 	far()
 }
 
-// A server that stops lets requests finish that are under way, and takes no more. Streams that stay
-// open between requests end with the next answer.
+// A server that stops lets requests finish that are in progress, and takes no more. Streams that
+// stay open between requests end with the next answer.
 func TestPublicStreams_ServerStops(t *testing.T) {
 	p := newPlane(t)
 	a := p.bareAgent("a1", takesPublic)

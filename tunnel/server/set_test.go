@@ -165,7 +165,7 @@ func TestSet_ConnectsBeforeLeaving(t *testing.T) {
 	assert.Equal(t, 1, s.Status().Returns)
 }
 
-// A request is under way over a tunnel that is left.
+// A request is in progress over a tunnel that is left.
 func TestSet_KeepsRequestWhileLeaving(t *testing.T) {
 	p := newPlanes(t, 2)
 	s := newSet(p[0], func(c *tunnel.SetConfig) { c.Leave = patience })

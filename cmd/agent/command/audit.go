@@ -113,7 +113,7 @@ func newAuditVerify() *cobra.Command {
 				return err
 			}
 			if n := len(report.Problems); n > 0 {
-				return fmt.Errorf("the audit log is not whole: %d problems (fix: find out who may write %s; the control plane has what it was sent: pipeops-controlplane agent audit AGENT)", n, s)
+				return fmt.Errorf("the audit log is not complete: %d problems (fix: find out who may write %s; the control plane has what it was sent: pipeops-controlplane agent audit AGENT)", n, s)
 			}
 			return nil
 		},

@@ -61,7 +61,7 @@ func statusTable(w io.Writer, all []components.Status) {
 	}
 }
 
-// stateOf is Helm's word for a release that is not whole, and else how its pods are.
+// stateOf is Helm's word for a release that is not whole, and else the state of its pods.
 func stateOf(s components.Status, r components.ReleaseStatus) string {
 	switch {
 	case r.Status != components.Deployed || s.State == nil:

@@ -38,7 +38,7 @@ func newReady() *cobra.Command {
 	return cmd
 }
 
-// awaitReady returns the version and, on its own line, what is amiss although the agent is
+// awaitReady returns the version and, on its own line, what is wrong although the agent is
 // ready.
 func awaitReady(ctx context.Context, url string, wait time.Duration) (version string, err error) {
 	question, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)

@@ -58,7 +58,7 @@ func (a *app) sayCA(status operators.CAStatus) {
 	a.sayNotReady(status.NotReady)
 	switch {
 	case status.Stage == ca.Settled:
-		a.say("No rotation is under way. To begin one: pipeops-controlplane ca rotate start")
+		a.say("No rotation is in progress. To begin one: pipeops-controlplane ca rotate start")
 	case len(status.NotReady) > 0:
 		a.say("Wait until the list above is empty, then: pipeops-controlplane ca rotate %s", stepAfter(status.Stage))
 	default:

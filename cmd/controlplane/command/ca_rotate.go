@@ -85,7 +85,7 @@ func (a *app) rotate(ctx context.Context, admin operatorapi.Target, step ca.Step
 func done(step ca.Step, stage ca.Stage) string {
 	switch step {
 	case ca.Start:
-		return "There is a new CA. Agents learn of it with their next heartbeat."
+		return "There is a new CA. Agents receive it with their next heartbeat."
 	case ca.Sign:
 		return "The new CA signs. Agents and Runners get certificates of it."
 	case ca.Finish:

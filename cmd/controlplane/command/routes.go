@@ -61,7 +61,7 @@ func (a *app) printRoutes(routes routes.List, out *cli.Output) error {
 	}
 	err := out.Write(a.out, routes, func(w io.Writer) { routeTable(w, routes.Items) })
 	if err == nil && routes.Omitted > 0 && out.Table() {
-		a.say("and %d more, which are beyond what an agent tells", routes.Omitted)
+		a.say("and %d more, beyond the limit of a report", routes.Omitted)
 	}
 	return err
 }

@@ -45,7 +45,7 @@ func (g *Gateway) Add(f *pflag.FlagSet) {
 	f.BoolVar(&g.cfg.AccessLog, "gateway-access-log", false, "log each public request")
 }
 
-// most adds the flags of one kind of what is under way.
+// most adds the flags of one kind of what is in progress.
 func most(f *pflag.FlagSet, m *gateway.Most, defaults gateway.Most, kind, what string) {
 	name := "gateway-max-" + kind
 	f.IntVar(&m.All, name, defaults.All, "maximum number of "+what)

@@ -130,7 +130,7 @@ func TestEnsure_AppliesNewSpec(t *testing.T) {
 	stale.ResourceVersion = "1"
 	again := workload.Of(a)
 	require.NoError(t, Seal(a, again))
-	assert.True(t, apierrors.IsConflict(p.ApplyOver(t.Context(), a, again, stale)), "a request that was under way for long")
+	assert.True(t, apierrors.IsConflict(p.ApplyOver(t.Context(), a, again, stale)), "a request that was in progress for long")
 
 	a.Spec.Image, a.Generation = "example.com/web:0", 0
 	_, err = ensure(t, p, a)

@@ -176,7 +176,7 @@ func succeeded(j *batchv1.Job) bool {
 }
 
 // wasComplete reports whether this very spec was fully there before, so that fewer pods now are a
-// loss and not a rollout under way.
+// loss and not a rollout in progress.
 func wasComplete(a *v1alpha1.App) bool {
 	if !a.Observed() {
 		return false

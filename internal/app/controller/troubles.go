@@ -72,7 +72,7 @@ func (t *troubles) diagnosis(name types.NamespacedName) *runnerapi.Diagnosis {
 func lasting(err error, since time.Time) *runnerapi.Diagnosis {
 	d := &runnerapi.Diagnosis{
 		Cause: runnerapi.CauseUnknown, Object: objectOf(err),
-		Message: v1alpha1.Bounded(fmt.Sprintf("the agent cannot look after the App since %s: %s", since.UTC().Format(time.RFC3339), err)),
+		Message: v1alpha1.Bounded(fmt.Sprintf("the agent cannot reconcile the App since %s: %s", since.UTC().Format(time.RFC3339), err)),
 		Fix: "the agent keeps trying; look at the Kubernetes API server, and at what the message names " +
 			"(kubectl get --raw '/readyz?verbose')",
 	}

@@ -78,7 +78,7 @@ func Refused(message, object string) *runnerapi.Diagnosis {
 	case strings.Contains(message, "per Container"), strings.Contains(message, "per Pod"):
 		d.Fix = "set resources within the namespace's LimitRange (kubectl describe limitrange)"
 	default:
-		d.Fix = "change in the App's spec what the message names (kubectl get events says it whole)"
+		d.Fix = "change in the App's spec what the message names (kubectl get events shows all of it)"
 	}
 	return d
 }

@@ -121,7 +121,7 @@ func troubleOf(node *corev1.Node) string {
 		}
 		return fmt.Sprintf("has not answered since %s: %s", since, clip(c.Message))
 	}
-	return "has never said that it is ready"
+	return "has never reported ready"
 }
 
 func onLostNode(pod *corev1.Pod, gone bool, trouble string) *runnerapi.Diagnosis {

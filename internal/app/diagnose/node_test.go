@@ -51,7 +51,7 @@ func TestNode_Lost(t *testing.T) {
 			"has not been ready since " + since + ": container runtime network not ready", "kubectl describe node n1",
 		},
 		"deleted": {nil, "is no longer part of the cluster", "kubectl -n shop delete pod web-abc --force"},
-		"new":     {&corev1.Node{}, "has never said that it is ready", "kubectl describe node n1"},
+		"new":     {&corev1.Node{}, "has never reported ready", "kubectl describe node n1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := findOn(onNode(), c.node)

@@ -12,5 +12,5 @@ var (
 	rootCA = regexp.MustCompile(`(?i)configmap "kube-root-ca\.crt" not found`)
 )
 
-// passes reports whether a message of the kubelet is about what it or the cluster soon mends.
+// passes reports whether a message of the kubelet is about what it or the cluster soon fixes.
 func passes(message string) bool { return late.MatchString(message) || rootCA.MatchString(message) }

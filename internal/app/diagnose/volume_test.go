@@ -68,7 +68,7 @@ func TestVolume_SameTimeForAll(t *testing.T) {
 
 			failed := Claim{Name: "data-db-0", Message: `storageclass.storage.k8s.io "gp3" not found`}
 			d = find(31*time.Second, failed).Diagnosis
-			require.NotNil(t, d, "a failure is told at once")
+			require.NotNil(t, d, "a failure is reported immediately")
 			assert.Contains(t, d.Message, `"gp3" not found`)
 		})
 	}

@@ -56,7 +56,7 @@ func outcomeOfDelete(a *v1alpha1.App, r backend.Record) runnerapi.Outcome {
 	case !a.DeletionTimestamp.IsZero():
 		return runnerapi.Outcome{State: runnerapi.OperationPending, Message: "waits for " + a.Wire().Status.WaitingFor}
 	}
-	return runnerapi.Outcome{State: runnerapi.OperationPending, Message: "it was taken, and nothing is known of it yet"}
+	return runnerapi.Outcome{State: runnerapi.OperationPending, Message: "it was accepted; its outcome is not known yet"}
 }
 
 func outcomeOf(a *v1alpha1.App, r backend.Record) runnerapi.Outcome {

@@ -18,7 +18,7 @@ import (
 func (w *Writer) Restart(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 	a, err := w.change(ctx, key, opts, func(a *v1alpha1.App) error {
 		if a.Spec.Type == runnerapi.TypeCronJob {
-			return problem.Errorf(problem.Invalid, "wait for its next run; a run under way ends by itself",
+			return problem.Errorf(problem.Invalid, "wait for its next run; a run in progress ends by itself",
 				"App %s is a CronJob, which has no pods that could be restarted", key)
 		}
 		metav1.SetMetaDataAnnotation(&a.ObjectMeta, objectmeta.RestartedAt, w.now().UTC().Format(time.RFC3339Nano))

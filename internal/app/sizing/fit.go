@@ -31,7 +31,7 @@ var errNoResize = errors.New("pods are not resized in place")
 func (s *Sizer) fit(ctx context.Context, a *v1alpha1.App, pods []*corev1.Pod, status *v1alpha1.SizingStatus) error {
 	want, rec, wait := s.wanted(a, status.Applied)
 	if wait == "" && a.Status.Phase != runnerapi.PhaseHealthy || !a.Observed() {
-		wait = "the App is not healthy, or a rollout is under way"
+		wait = "the App is not healthy, or a rollout is in progress"
 	}
 	if status.Waiting = wait; wait != "" {
 		return nil
@@ -150,7 +150,7 @@ func undelivered(pods []*corev1.Pod) string {
 }
 
 // release gives pods that were resized what the spec asks for, once no rollout
-// is under way. A pod template follows the spec by itself.
+// is in progress. A pod template follows the spec by itself.
 func (s *Sizer) release(ctx context.Context, a *v1alpha1.App, pods []*corev1.Pod, status *v1alpha1.SizingStatus) error {
 	status.Waiting = ""
 	if status.Applied == nil || a.Status.Phase != runnerapi.PhaseHealthy || !a.Observed() {

@@ -38,7 +38,7 @@ func (p *Authenticator) ofCluster(ctx context.Context, a store.Agent, from contr
 // errNoCluster is for a call that could come from a copy in any cluster. The agent learns its
 // cluster's UID from the Kubernetes API, and comes again.
 var errNoCluster = problem.Errorf(problem.BadRequest, "let the agent read the namespace kube-system; it tries again by itself",
-	"the agent does not say in which cluster it is")
+	"the agent does not report its cluster")
 
 func cloned(a store.Agent, uid string) *problem.Error {
 	return controlapi.Errorf(controlapi.CodeIdentityCloned,

@@ -23,7 +23,7 @@ import (
 var noEnd = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
 var (
-	errNotStarted = errors.New("no rotation of the CA is under way; `pipeops-controlplane ca rotate start` begins one")
+	errNotStarted = errors.New("no rotation of the CA is in progress; `pipeops-controlplane ca rotate start` begins one")
 	errNotSigning = errors.New("the new CA does not sign yet; `pipeops-controlplane ca rotate sign` comes first")
 )
 

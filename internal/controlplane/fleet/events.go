@@ -62,7 +62,7 @@ func inOrder(ctx context.Context, tx *store.Tx, agentID string, by *controlapi.L
 	}
 	newest, err := tx.Leads(ctx, leaderOf(agentID, *by))
 	if err == nil && !newest {
-		err = controlapi.Errorf(problem.Conflict, "nothing to do: what became of the Apps has been told since",
+		err = controlapi.Errorf(problem.Conflict, "nothing to do: the outcome of the Apps has been announced since",
 			"these events are of a replica that leads no more, or came after later ones of its own (term %d, call %d)", by.Term, by.Call)
 	}
 	return err

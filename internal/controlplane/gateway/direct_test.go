@@ -254,7 +254,7 @@ func TestDirect_FallsBackToTunnel(t *testing.T) {
 			s.awaitMode("direct", "")
 			send(mode("direct"))
 			var failing sync.WaitGroup
-			failing.Go(func() { s.balancer.Set(c.fault) }) // while requests are under way
+			failing.Go(func() { s.balancer.Set(c.fault) }) // while requests are in progress
 			send(mode("tunnel"))
 			failing.Wait()
 			before := failed
@@ -262,7 +262,7 @@ func TestDirect_FallsBackToTunnel(t *testing.T) {
 			assert.Equal(t, before, failed, "none fails once the gateway has noticed")
 			s.balancer.Set(faultproxy.Condition{})
 			send(mode("direct"))
-			if c.method == http.MethodGet { // a POST that was under way may have reached the App
+			if c.method == http.MethodGet { // a POST that was in progress may have reached the App
 				assert.LessOrEqual(t, 100*failed, sent)
 			}
 			await.Until(t, "direct mode", func() bool { return strings.Contains(s.get(s.client(true)), "direct") })

@@ -47,7 +47,7 @@ var (
 	ambiguous = failure{http.StatusBadRequest, gatewaywire.Ambiguous, "The request cannot be read",
 		"Its path can be read in several ways, and the application is not published at each of them.", "send the path without .., double or encoded slashes, backslashes and semicolons", 0}
 	starting = failure{http.StatusServiceUnavailable, gatewaywire.Starting, "The application cannot be reached",
-		"A part of the way to it is starting.", "try again in a moment", 5 * time.Second}
+		"A component on the path to it is starting.", "try again in a moment", 5 * time.Second}
 	offline = failure{http.StatusServiceUnavailable, "offline", "The application cannot be reached",
 		"Its cluster is not connected at present.", "try again in a minute", 30 * time.Second}
 	notReady = failure{http.StatusServiceUnavailable, gatewaywire.NotReady, "The application is not ready",

@@ -24,7 +24,7 @@ type visit struct {
 	failed string // why the gateway answered by itself
 	mode   string // how the request was passed on; empty if it was not
 	body   *movingBody
-	leave  func()        // its place among what is under way
+	leave  func()        // its place among what is in progress
 	in     *http.Request // as net/http gave it
 	began  time.Time
 }

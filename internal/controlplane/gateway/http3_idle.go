@@ -26,7 +26,7 @@ type idleConns struct {
 	conns    map[*idleConn]struct{}
 }
 
-// idleConn is a connection and its requests that are under way.
+// idleConn is a connection and its requests that are in progress.
 type idleConn struct {
 	all      *idleConns
 	timer    *time.Timer

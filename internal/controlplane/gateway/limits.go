@@ -12,15 +12,16 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
 
-// Limits bound what is under way at a time. Zero values select the defaults.
+// Limits bound what is in progress at a time. Zero values select the defaults.
 type Limits struct {
 	// Requests are those that wait for their answer, or get one of a known length. Streams are the
 	// others: WebSockets, server-sent events, gRPC, and answers that go on without a known end.
 	Requests, Streams Most
 }
 
-// Most is how many may be under way in all, of one address, for one host and for one agent. Of what
-// an agent may have, one host gets at most twice as much as is free, and of all one agent likewise.
+// Most is how many may be in progress in all, of one address, for one host and for one agent. Of
+// what an agent may have, one host gets at most twice as much as is free, and of all one agent
+// likewise.
 type Most struct{ All, PerAddress, PerHost, PerAgent int }
 
 var (
@@ -42,7 +43,7 @@ func (l Limits) WithDefaults() Limits {
 	return Limits{l.Requests.or(DefaultRequests), l.Streams.or(DefaultStreams)}
 }
 
-// underWay counts what is under way of one kind.
+// underWay counts what is in progress of one kind.
 type underWay struct {
 	most      Most
 	addresses *limit.Shares

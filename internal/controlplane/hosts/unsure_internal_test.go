@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-// TestHostClaim_ResolverFailure covers the reason that deployers read. They cannot mend the
+// TestHostClaim_ResolverFailure covers the reason that deployers read. They cannot fix the
 // resolver.
 func TestHostClaim_ResolverFailure(t *testing.T) {
 	claim := unsure(store.HostClaim{}, errors.New("SERVFAIL"), time.Now())

@@ -66,7 +66,7 @@ func (s *server) claim(ctx context.Context, d *Description, operator, key string
 	case before.Digest != digest:
 		return false, problem.Errorf(problem.Conflict, "send another change with another key", "the key was used for another change").WithField("header.Idempotency-Key")
 	case before.DoneAt.IsZero() && now.Sub(before.BegunAt) < 2*callTimeout:
-		return false, problem.Errorf(problem.Busy, "wait as long as Retry-After says, and send it again", "the change is under way").WithRetryAfter(time.Second)
+		return false, problem.Errorf(problem.Busy, "wait as long as Retry-After says, and send it again", "the change is in progress").WithRetryAfter(time.Second)
 	case before.DoneAt.IsZero():
 		return false, problem.Errorf(problem.Conflict, "look whether it was carried out, and use a new key if it was not", "the outcome of the change, which began at %s, is not known", before.BegunAt.Format(time.RFC3339))
 	case before.Answer == "":

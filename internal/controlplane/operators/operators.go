@@ -123,7 +123,7 @@ func (a *Operators) mayPut(ctx context.Context, tx *store.Tx, opts OperatorOptio
 		case opts.Replace || !o.RevokedAt.IsZero():
 			return nil
 		default:
-			return conflict("choose another name, or give it new credentials with --force (its old ones end)", "there is an operator %s already", o.Name)
+			return conflict("choose another name, or give it new credentials with --force (this revokes the old ones)", "there is an operator %s already", o.Name)
 		}
 	}
 	if len(all) >= maxOperators {

@@ -184,7 +184,7 @@ func (a *Authority) agentWaits(step ca.Step, t store.AgentTrust) string {
 			return ""
 		}
 		if t.Bundle == "" {
-			return "has not said yet whom it trusts"
+			return "has not reported which CAs it trusts"
 		}
 		return "does not trust the new CA yet"
 	case a.drops(step) != nil && (t.Issuer == "" || t.Issuer == ca.KeyID(a.ca.Other())):

@@ -46,7 +46,7 @@ func TestRotation_WaitsForAgentsAndRunners(t *testing.T) {
 	admintest.Refused(t, err, problem.Conflict, "start")
 	step(ca.Start, operators.RotateOptions{DryRun: true}, nil)
 	step(ca.Start, operators.RotateOptions{}, nil)
-	step(ca.Sign, operators.RotateOptions{}, map[string]string{"shop": "has not said yet whom it trusts"})
+	step(ca.Sign, operators.RotateOptions{}, map[string]string{"shop": "has not reported which CAs it trusts"})
 	trust("old", old)
 	step(ca.Sign, operators.RotateOptions{}, map[string]string{"shop": "does not trust the new CA yet"})
 	_, err = p.CA.Reload()

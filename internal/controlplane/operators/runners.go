@@ -22,7 +22,7 @@ func (a *Runners) putRunner(ctx context.Context, tx *store.Tx, r store.Runner, r
 	case err != nil:
 		return err
 	case !replace && old.RevokedAt.IsZero():
-		return conflict("choose another name, or give it new credentials with --force (its old ones end)", "there is a Runner %s already", r.Name)
+		return conflict("choose another name, or give it new credentials with --force (this revokes the old ones)", "there is a Runner %s already", r.Name)
 	}
 	if err := a.revoke(ctx, tx, old); err != nil {
 		return err

@@ -39,7 +39,7 @@ func (q *queue) look() {
 	q.wake.Raise()
 }
 
-// end stops it, and what is under way: that is sent again.
+// end stops it, and what is in progress: that is sent again.
 func (q *queue) end() {
 	q.cancel()
 	q.running.Wait()

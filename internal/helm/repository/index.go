@@ -49,11 +49,11 @@ func (f *Fetcher) find(ctx context.Context, repository *url.URL, source runnerap
 		return nil, err
 	}
 	if len(best.URLs) == 0 {
-		return nil, problem.Errorf(problem.Invalid, "have the repository's index mended", "the repository does not say where %s %s is", source.Name, best.Version).WithField("chart")
+		return nil, problem.Errorf(problem.Invalid, "ask the owner of the repository to fix its index", "the repository does not say where %s %s is", source.Name, best.Version).WithField("chart")
 	}
 	at, err := repository.Parse(best.URLs[0])
 	if err != nil || climbs(best.URLs[0]) {
-		return nil, problem.Errorf(problem.Invalid, "have the repository's index mended", "the repository's URL of %s %s is none", source.Name, best.Version).WithField("chart")
+		return nil, problem.Errorf(problem.Invalid, "ask the owner of the repository to fix its index", "the repository's URL of %s %s is none", source.Name, best.Version).WithField("chart")
 	}
 	return at, nil
 }

@@ -68,7 +68,7 @@ var announcementChanges = map[string]change{
 		func(ctx context.Context, t operatorapi.Target, in operatorapi.ChosenInput) error {
 			result, err := operatorapi.RequeueDeadLetters.Do(ctx, t, in)
 			for id, why := range result.Failed {
-				return problem.Errorf(problem.Conflict, "try the others again once that is mended", "%d were sent; announcement %s stays: %s", len(result.Sent), id, why)
+				return problem.Errorf(problem.Conflict, "try the others again once that is fixed", "%d were sent; announcement %s stays: %s", len(result.Sent), id, why)
 			}
 			return err
 		}),

@@ -34,9 +34,9 @@ type site struct {
 
 // done are the notices after a change, by the query that a redirect carries.
 var done = map[string]string{
-	"restart":  "The restart is under way. Pods are replaced a few at a time.",
+	"restart":  "The restart is in progress. Pods are replaced a few at a time.",
 	"scale":    "The number of pods is set.",
-	"rollback": "The rollback is under way.",
+	"rollback": "The rollback is in progress.",
 	"pause":    "All commands of Runners are refused from now on.",
 	"resume":   "Runners can send commands again.",
 	"approve":  "The command is approved. The Runner can send it again, once.",

@@ -56,7 +56,7 @@ func OpenAPI(version string) ([]byte, error) {
 	doc.AddOperation(documented(schemas, "list-agents", announce.SnapshotPath, "List the agents that the Runner is granted", reflect.TypeFor[announce.Snapshot]()))
 	one := documented(schemas, "get-agent", announce.AgentPath, "Get an agent by its name or ID", reflect.TypeFor[announce.Agent](), http.StatusNotFound)
 	one.Parameters = []*huma.Param{{Name: "agent", In: "path", Required: true, Description: "The agent's name or ID. An ID wins over the same name.", Schema: text()}}
-	one.Description = "404 says the same of an agent that there is not and of one that the Runner is not granted."
+	one.Description = "404 does not tell apart an agent that does not exist and one that the Runner is not granted."
 	doc.AddOperation(one)
 	timeline := documented(schemas, "get-timeline", announce.TimelinePath, "What happened to an agent and its Apps", reflect.TypeFor[timelineDocument](),
 		http.StatusNotFound, http.StatusUnprocessableEntity)

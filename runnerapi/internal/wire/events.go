@@ -69,7 +69,7 @@ func oneEvent(name, data string, emit func(runnerapi.AppEvent) error) error {
 	if name == ErrorEvent {
 		e := &runnerapi.Error{}
 		if err := AnswerLimits.JSON([]byte(data), e); err != nil || e.Status == 0 {
-			return problem.Errorf(problem.Unavailable, "try again", "the event stream broke off without saying why")
+			return problem.Errorf(problem.Unavailable, "try again", "the event stream ended without a reason")
 		}
 		return e
 	}

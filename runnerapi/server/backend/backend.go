@@ -100,7 +100,7 @@ type Builds interface {
 	Get(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error)
 	// List reads the newest run of each build of a namespace.
 	List(ctx context.Context, namespace string) ([]runnerapi.Build, error)
-	// Delete ends the run that is under way, and removes all runs.
+	// Delete ends the run that is in progress, and removes all runs.
 	Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
 	// Logs calls emit for each line of the newest run, until all is written or, with
 	// Follow, until the run has ended.

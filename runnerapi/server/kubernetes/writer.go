@@ -19,7 +19,7 @@ import (
 const readerPause = time.Hour
 
 // heldWriter gives the reader readerPause for each part of an answer, and has no limit for the
-// whole. When its context ends, the reader has closeWait to receive the reason.
+// whole. When its context ends, the reader has wire.CloseWait to receive the reason.
 type heldWriter struct {
 	http.ResponseWriter
 	rc *http.ResponseController

@@ -103,7 +103,7 @@ func (c *TLSConfig) admit(ctx context.Context, certs []*x509.Certificate) (*runn
 		defer cancel()
 		if err := c.Current(ctx); err != nil {
 			return nil, refuse(certs[0], c.TrustDomain, RefusedNotCurrent,
-				"the agent cannot let Runners in before the control plane has told it who is revoked: %v", err)
+				"the agent cannot accept Runners before the control plane has told it who is revoked: %v", err)
 		}
 		if r, refusal = c.judge(certs); refusal != nil {
 			return nil, refusal

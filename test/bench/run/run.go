@@ -30,7 +30,7 @@ type Benchmark interface {
 	Measure(ctx context.Context, r *Run)
 }
 
-// Run is a part under way.
+// Run is a part in progress.
 type Run struct {
 	*figures.Run
 

@@ -38,7 +38,7 @@ var (
 	// ErrStreamReset is returned after the other end has reset the stream.
 	ErrStreamReset = errors.New("connection reset")
 	// ErrGoAway is returned for a new stream to an end that accepts no more.
-	ErrGoAway = errors.New("the other end takes no more streams")
+	ErrGoAway = errors.New("the peer accepts no more streams")
 	// ErrProtocol is returned after the other end of a session broke the protocol.
 	ErrProtocol = errors.New("multiplexer protocol error")
 

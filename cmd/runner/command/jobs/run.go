@@ -77,7 +77,7 @@ type standing struct {
 	generation int64
 	settled    bool
 	state      runnerapi.JobState
-	doing      string // which job is under way, or failed; empty for a job
+	doing      string // which job is in progress, or failed; empty for a job
 	diagnosis  *runnerapi.Diagnosis
 }
 
@@ -186,7 +186,7 @@ func sayStanding(a *base.CLI, s standing) {
 	}
 	a.SayFailure(base.Diagnosed(what, s.diagnosis))
 	if s.state == runnerapi.JobBlocked {
-		a.Say("  it continues by itself when that is mended, and ends with its deadline or with: pipeops-runner %s delete", s.kind)
+		a.Say("  it continues by itself when that is fixed, and ends with its deadline or with: pipeops-runner %s delete", s.kind)
 	}
 }
 

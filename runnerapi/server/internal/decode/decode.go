@@ -118,7 +118,7 @@ func Bodyless(ctx huma.Context, next func(huma.Context)) {
 	r, w := humachi.Unwrap(ctx)
 	_, err := request.ReadBody(w, r, 0)
 	if problem.Is(err, runnerapi.CodeTooLarge) {
-		err = problem.Errorf(problem.BadRequest, "send no body", "this call takes no body").WithField("body")
+		err = problem.Errorf(problem.BadRequest, "send no body", "this call accepts no body").WithField("body")
 	}
 	if err != nil {
 		problem.Write(w, problem.RequestID(r.Context()), err)

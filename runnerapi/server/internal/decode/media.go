@@ -25,11 +25,11 @@ func mediaOf(r *http.Request, body *huma.RequestBody) *runnerapi.Error {
 	case len(r.Header.Values("Content-Type")) == 0:
 		return problem.Errorf(problem.MediaType, fix, "the body has no content type")
 	case len(r.Header.Values("Content-Type")) > 1 || err != nil || !slices.Contains(types, media):
-		return problem.Errorf(problem.MediaType, fix, "this call takes no body of the content type %.100q", r.Header.Get("Content-Type"))
+		return problem.Errorf(problem.MediaType, fix, "this call accepts no body of the content type %.100q", r.Header.Get("Content-Type"))
 	case charset != "" && !strings.EqualFold(charset, "utf-8"):
-		return problem.Errorf(problem.MediaType, "send UTF-8", "this call takes no body in the charset %.40q", charset)
+		return problem.Errorf(problem.MediaType, "send UTF-8", "this call accepts no body in the charset %.40q", charset)
 	case r.Header.Get("Content-Encoding") != "":
-		return problem.Errorf(problem.MediaType, "send the body as it is", "this call takes no encoded body")
+		return problem.Errorf(problem.MediaType, "send the body as it is", "this call accepts no encoded body")
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func (b *Bodies) Bound(ctx huma.Context, next func(huma.Context)) {
 	}
 	leave, ok := b.shares.Enter(Caller(r.Context()).Runner)
 	if !ok {
-		problem.Write(w, problem.RequestID(r.Context()), Busy("too many large bodies of this Runner's are under way"))
+		problem.Write(w, problem.RequestID(r.Context()), Busy("too many large bodies of this Runner's are in progress"))
 		return
 	}
 	defer leave()
@@ -44,7 +44,7 @@ func (b *Bodies) Hold(w http.ResponseWriter, r *http.Request, runner string, mos
 	if r.ContentLength < 0 || r.ContentLength > MaxSmallBody {
 		var ok bool
 		if leave, ok = b.shares.Enter(runner); !ok {
-			return nil, Busy("too many large bodies of this Runner's are under way")
+			return nil, Busy("too many large bodies of this Runner's are in progress")
 		}
 	}
 	body, err := ReadBody(w, r, most)
