@@ -60,10 +60,10 @@ func (w *waiter) checking(helms check, jobs bool) check {
 	}
 }
 
-// passing are causes that go by themselves: parts of a chart start side by side, images are
+// temporary are causes that go by themselves: parts of a chart start side by side, images are
 // pulled again, nodes and volumes come. All other causes are final at once, as for an App:
 // what a chart brings was made before anything is waited for.
-var passing = []runnerapi.Cause{
+var temporary = []runnerapi.Cause{
 	runnerapi.CauseCrashLoop, runnerapi.CauseProbeFailing, runnerapi.CauseImagePullFailed, runnerapi.CauseUnschedulable,
 	runnerapi.CauseVolumeNotBound, runnerapi.CauseNodeLost, runnerapi.CauseEvicted, runnerapi.CausePortNotListening,
 }
@@ -77,7 +77,7 @@ func (w *waiter) broken(r health.Report, info *resource.Info, since map[*resourc
 	}
 	what := fmt.Sprintf("%s (%s; fix: %s)", r.Message, r.Diagnosis.Cause, r.Diagnosis.Fix)
 	w.say("%s: %s", named(info), r.Message)
-	if slices.Contains(passing, r.Diagnosis.Cause) && time.Since(begun) < w.patience {
+	if slices.Contains(temporary, r.Diagnosis.Cause) && time.Since(begun) < w.patience {
 		return errors.New(what)
 	}
 	return hookError{what}

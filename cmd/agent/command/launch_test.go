@@ -104,9 +104,9 @@ func TestLaunch_UnstartableRelease(t *testing.T) {
 
 func TestLaunch_StopsWhileDraining(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	broken, again := errors.New("it broke"), errors.New("restarted")
-	again := func() error { return again }
-	require.ErrorIs(t, relaunch(ctx, update.ErrRelaunch, again), again)
+	broken, restarted := errors.New("it broke"), errors.New("restarted")
+	again := func() error { return restarted }
+	require.ErrorIs(t, relaunch(ctx, update.ErrRelaunch, again), restarted)
 	require.ErrorIs(t, relaunch(ctx, broken, again), broken)
 	require.NoError(t, relaunch(ctx, nil, again))
 	stop()

@@ -35,9 +35,9 @@ func TestGatewayStorage_WithoutKey(t *testing.T) {
 	assert.Equal(t, "secret", string(kept))
 
 	require.NoError(t, os.Remove(filepath.Join(data.Dir, "gateway.key")))
-	again, lost, err := datadir.CreateGatewayStorage(t.Context(), data, s, time.Now)
+	made, lost, err := datadir.CreateGatewayStorage(t.Context(), data, s, time.Now)
 	require.NoError(t, err)
 	assert.Equal(t, 1, lost)
-	_, err = again.Load(t.Context(), "certificates/www.example.org")
+	_, err = made.Load(t.Context(), "certificates/www.example.org")
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 }
