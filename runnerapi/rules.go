@@ -246,7 +246,7 @@ var (
 
 func metaRule(field, of, guard string, get func(AppSpec) map[string]string) Rule {
 	return Rule{
-		field, "a key is not Kubernetes " + of + " key, or one of the agent's own",
+		field, "a key is not a Kubernetes " + of + " key, or one of the agent's own",
 		guard + `self.` + field + `.all(k, k.matches('` + metaKeyPattern + `') && !k.startsWith('` + ownKeyPrefix + `') && k != '` + managedByKey + `')`,
 		func(s AppSpec) bool {
 			for k := range get(s) {

@@ -126,7 +126,7 @@ func TestExamine_RunningAgent(t *testing.T) {
 	assert.Contains(t, finding(t, report, "identity").Detail, "agent "+id)
 	assert.Contains(t, finding(t, report, "registration").Detail, "accepts agent "+id)
 	assert.Contains(t, finding(t, report, "tunnel").Detail, "accepts the agent's certificate")
-	assert.Contains(t, finding(t, report, "token").Detail, "not accepted any more", "its one use is taken")
+	assert.Contains(t, finding(t, report, "token").Detail, "no longer accepted", "its one use is taken")
 	assert.Equal(t, id, p.AwaitOnline(t, time.Time{}))
 
 	report = doctor.ExamineRunning(t.Context(), opts)

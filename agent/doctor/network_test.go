@@ -118,6 +118,6 @@ func TestExamine_OtherServer(t *testing.T) {
 	opts.Config.CAFile = writePEM(t, notOurs.Certificate().Raw)
 	report := doctor.Examine(t.Context(), opts)
 	assert.Contains(t, finding(t, report, "tls").Detail, "PIPEOPS_CA_FILE")
-	assert.Contains(t, finding(t, report, "control-plane").Detail, "no control plane: 404")
+	assert.Contains(t, finding(t, report, "control-plane").Detail, "not a control plane: 404")
 	assert.Contains(t, finding(t, report, "token").Detail, "AGENT_TOKEN is not set")
 }

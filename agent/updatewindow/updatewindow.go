@@ -109,7 +109,7 @@ func parseTimes(text string) (start, end int, err error) {
 		*minutes = clock.Hour()*60 + clock.Minute()
 	}
 	if start == end && from != "00:00" {
-		return 0, 0, fmt.Errorf("%q is not time at all; for a whole day write 00:00-24:00", text)
+		return 0, 0, fmt.Errorf("%q is not a time at all; for a whole day write 00:00-24:00", text)
 	}
 	return start, end, nil
 }

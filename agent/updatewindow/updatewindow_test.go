@@ -67,7 +67,7 @@ func TestParse_RefusesInvalid(t *testing.T) {
 		"02:00-04:00 Local":                 `"Local" is not a time zone`,
 		"Sat 2-4:00":                        "not a time of the day",
 		"Sat 02:00-25:00":                   `"25:00" is not a time of the day`,
-		"Sat 02:00-02:00":                   "no time at all",
+		"Sat 02:00-02:00":                   "not a time at all",
 		"Sat 02:00-04:00 UTC Sun 1:00-2:00": "separate windows with a semicolon",
 	} {
 		_, err := updatewindow.Parse(text)

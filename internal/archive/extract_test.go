@@ -102,7 +102,7 @@ func TestExtract_Refuses(t *testing.T) {
 		"another name":          {"was not asked for", []tar.Header{file("topper/evil")}},
 		"too deep":              {"directories down", []tar.Header{file("top/" + strings.Repeat("a/", 300) + "b")}},
 		"a file in a link":      {"not followed", []tar.Header{dir("top/d", 0o755), link("top/l", "d"), file("top/l/x")}},
-		"a file in a file":      {"no directory", []tar.Header{file("top/f"), file("top/f/x")}},
+		"a file in a file":      {"not a directory", []tar.Header{file("top/f"), file("top/f/x")}},
 		"a directory as a file": {"", []tar.Header{dir("top/d", 0o755), file("top/d/x"), file("top/d")}},
 		"a link out of it":      {"..", []tar.Header{hard("top/h", "../../etc/passwd")}},
 		"a link to the machine": {"absolute name", []tar.Header{hard("top/h", "/etc/passwd")}},

@@ -60,12 +60,12 @@ func TestCheck(t *testing.T) {
 		"{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: a}}":                   "is an identity",
 		"{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {externalIPs: [192.0.2.1]}}":                           "CVE-2020-8554",
 		"{apiVersion: pipeops.io/v1alpha1, kind: App, metadata: {name: a}}":                                                "agent's own",
-		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.pipeops.io}}":         "lives by",
+		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.pipeops.io}}":         "permissions of the agent itself",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}":                                                 "belongs to Kubernetes",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: pipeops}}":                                                     "the agent itself",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: a, labels: {pod-security.kubernetes.io/enforce: privileged}}}": "pod security",
-		"{apiVersion: v1, kind: Node, metadata: {name: a}}":                                                                "no manifest of an application",
-		"{apiVersion: v1, kind: Event, metadata: {name: a}}":                                                               "no manifest of an application",
+		"{apiVersion: v1, kind: Node, metadata: {name: a}}":                                                                "not a manifest of an application",
+		"{apiVersion: v1, kind: Event, metadata: {name: a}}":                                                               "not a manifest of an application",
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app.kubernetes.io/managed-by: pipeops}}}":          "a mark of the agent's",
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: {pipeops.io/set: production/other}}}":          "a mark of the agent's",
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {x.pipeops.io/y: z}}}":                              "a mark of the agent's",
@@ -98,9 +98,9 @@ func TestCheck(t *testing.T) {
 func TestCheckRemoval(t *testing.T) {
 	agent := denylist.Agent{Namespace: "pipeops"}
 	for text, says := range map[string]string{
-		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.pipeops.io}}": "lives by",
+		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.pipeops.io}}": "permissions of the agent itself",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: a}}":                                                   "goes with it",
-		"{apiVersion: v1, kind: Node, metadata: {name: a}}":                                                        "no manifest of an application",
+		"{apiVersion: v1, kind: Node, metadata: {name: a}}":                                                        "not a manifest of an application",
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: pipeops-set-a}}":                                       "keeps for its own",
 		"{apiVersion: v1, kind: Secret, metadata: {name: pipeops-agent-identity}}":                                 "keeps for its own",
 		"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: pipeops-agent}}":           "keeps for its own",

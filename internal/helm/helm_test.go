@@ -211,7 +211,7 @@ func TestHelmRelease_RecoversFromKill(t *testing.T) {
 	release, err := r.Get(t.Context(), key("killed"))
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.ReleaseFailed, release.Status, "it is told before anything is done about it")
-	assert.Contains(t, release.Description, "broke off")
+	assert.Contains(t, release.Description, "was interrupted")
 	assert.False(t, release.Busy())
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "killed", of(guide(t), nil)).Status)
 
@@ -222,7 +222,7 @@ func TestHelmRelease_RecoversFromKill(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, history, 4)
 	assert.Equal(t, runnerapi.ReleaseFailed, history[1].Status)
-	assert.Contains(t, history[1].Description, "broke off")
+	assert.Contains(t, history[1].Description, "was interrupted")
 
 	kill(t, env, "killed", "agent-1", runnerapi.ReleasePendingUpgrade)
 	_, err = r.Rollback(t.Context(), key("killed"), runnerapi.ReleaseRollback{}, byTest)

@@ -123,8 +123,8 @@ func TestPolicy_BoundsApp(t *testing.T) {
 		"a repository's beginning": {func(s *runnerapi.AppSpec) { s.Image = "registry.example.com/shopping/web" }, "image", "images from registry.example.com/shop, "},
 		"a registry's beginning":   {func(s *runnerapi.AppSpec) { s.Image = "registry.example.com.evil.example/shop/web" }, "image", "images from"},
 		"another port":             {func(s *runnerapi.AppSpec) { s.Image = "registry.example.com:5000/shop/web" }, "image", "images from"},
-		"a path trick":             {func(s *runnerapi.AppSpec) { s.Image = "registry.example.com/shop/../evil" }, "image", "no image reference"},
-		"no reference":             {func(s *runnerapi.AppSpec) { s.Image = "https://x" }, "image", "no image reference"},
+		"a path trick":             {func(s *runnerapi.AppSpec) { s.Image = "registry.example.com/shop/../evil" }, "image", "not an image reference"},
+		"no reference":             {func(s *runnerapi.AppSpec) { s.Image = "https://x" }, "image", "not an image reference"},
 		"init container": {func(s *runnerapi.AppSpec) {
 			s.InitContainers = []runnerapi.InitContainer{{Name: "a", Resources: s.Resources}, {Name: "b", Image: "evil.example/x", Resources: s.Resources}}
 		}, "initContainers[1].image", "not from evil.example/x"},

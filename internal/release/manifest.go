@@ -124,7 +124,7 @@ func Decode(data []byte) (*Manifest, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	m := &Manifest{}
 	if err := decoder.Decode(m); err != nil {
-		return nil, fmt.Errorf("%s is not JSON of a release: %w", ManifestName, err)
+		return nil, fmt.Errorf("%s is not the JSON of a release: %w", ManifestName, err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: there is something after its end", ManifestName)

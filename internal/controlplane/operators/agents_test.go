@@ -149,7 +149,7 @@ func TestOffer_CreateRefuses(t *testing.T) {
 		change func(*operators.ReleaseOptions)
 	}{
 		{problem.Invalid, "signature", func(o *operators.ReleaseOptions) { o.Signature = nil }},
-		{problem.Invalid, "no https URL", func(o *operators.ReleaseOptions) { o.URL = "http://downloads.example.com" }},
+		{problem.Invalid, "not an https URL", func(o *operators.ReleaseOptions) { o.URL = "http://downloads.example.com" }},
 		{problem.Invalid, "a user, a query", func(o *operators.ReleaseOptions) { o.URL = "https://me@downloads.example.com" }},
 		{problem.Invalid, "label", func(o *operators.ReleaseOptions) { o.Labels = map[string]string{"": "x"} }},
 		{problem.NotFound, "agent list", func(o *operators.ReleaseOptions) { o.Agents = []string{"bank"} }},

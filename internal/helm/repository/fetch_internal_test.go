@@ -183,9 +183,9 @@ func TestFetch_Refusals(t *testing.T) {
 		says string
 	}{
 		{f, plain.URL, "charts are fetched over https"},
-		{f, "file:///etc/passwd", "no URL of a chart's"},
+		{f, "file:///etc/passwd", "not a URL of a chart's"},
 		{f, "ftp://example.com", "charts are fetched over https"},
-		{f, "https://me:secret@example.com", "no URL of a chart's"},
+		{f, "https://me:secret@example.com", "not a URL of a chart's"},
 		{f, s.URL + "/down", "from https to http"},
 		{allowed, s.URL + "/down", "from https to http"}, // also where the operator allows that host
 		{f, s.URL + "/round", "too many redirects"},
