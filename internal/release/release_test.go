@@ -121,7 +121,7 @@ func TestOpen_RefusesInvalidManifest(t *testing.T) {
 		"images[0].name":   {"pipeops/agent\"", "pipeops/agent:v1\\u0000\""},
 		"images[0].digest": {"sha256:e3b0", "md5:e3b0"},
 		"after its end":    {"\n  ]\n}", "\n  ]\n} {}"},
-		"no JSON":          {`"files": [`, `"files": {`},
+		"is not the JSON":  {`"files": [`, `"files": {`},
 		"each file once":   {`"name": "agent.yaml"`, `"name": "pipeops-agent_1.2.3_linux_amd64"`},
 		"each image once":  {`"images": [`, `"images": [{"name": "pipeops/agent", "digest": "sha256:` + sum + `"},`},
 		"at most 64":       {`"images": [`, `"images": [` + strings.Repeat(`{},`, 64)},

@@ -97,7 +97,7 @@ func TestAuthorize_RetriesAfterError(t *testing.T) {
 	a := p.bareAgent("a1")
 	a.waitFor(t, tunnel.Waiting)
 	got := a.Status().LastError
-	assert.True(t, strings.Contains(got, "failed to check") && !strings.Contains(got, "hunter2"), "error %q", got)
+	assert.True(t, strings.Contains(got, "cannot check") && !strings.Contains(got, "hunter2"), "error %q", got)
 	p.revoke("a1", nil)
 	a.waitFor(t, tunnel.Connected)
 }
