@@ -25,7 +25,7 @@ const (
 	MostAtOnce = 512 << 20
 	// kept is the part of the limit that large work leaves free, one in so many bytes: half of it
 	// for small work, the rest for what no work reserves, such as buffers of connections.
-	kept = 8
+	kept = 10
 	// givenBack is the size from which memory is returned to the system when work ends: Go would
 	// return it within minutes.
 	givenBack = 16 << 20

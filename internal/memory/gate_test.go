@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,7 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 )
 
-// group is a control group of 160 MiB, of which large work gets 140 and small work ten.
+// group is a control group of 160 MiB, of which large work gets 144 and small work eight.
 type group struct{ used atomic.Int64 }
 
 func (g *group) measure() (cgroup.Memory, bool) {
@@ -27,10 +28,10 @@ func (g *group) measure() (cgroup.Memory, bool) {
 }
 
 func TestAcquire_RefusesWhatNeverFits(t *testing.T) {
-	_, err := memory.New((&group{}).measure).Acquire(t.Context(), "rendering a chart", 141<<20)
+	_, err := memory.New((&group{}).measure).Acquire(t.Context(), "rendering a chart", 145<<20)
 	refused := problemtest.Of(t, err)
 	assert.Equal(t, problem.TooLarge, refused.Code)
-	assert.Equal(t, "rendering a chart takes up to 141 MiB of memory; of its limit of 160 MiB the agent gives at most 140 MiB to one command", refused.Detail)
+	assert.Equal(t, "rendering a chart takes up to 145 MiB of memory; of its limit of 160 MiB the agent gives at most 144 MiB to one command", refused.Detail)
 	assert.Contains(t, refused.Fix, "resources.limits.memory")
 }
 
@@ -43,16 +44,16 @@ func TestAcquire_RefusesWhatDoesNotFitInTime(t *testing.T) {
 		require.NoError(t, err)
 		defer first.Release()
 		began := time.Now()
-		_, err = g.Acquire(t.Context(), "another", 31<<20)
+		_, err = g.Acquire(t.Context(), "another", 35<<20)
 		refused := problemtest.Of(t, err)
 		assert.Equal(t, 20*time.Second, time.Since(began))
 		assert.Equal(t, problem.Unavailable, refused.Code)
 		assert.Positive(t, refused.RetryAfter)
-		assert.Equal(t, "another takes up to 31 MiB of memory; of the agent's 160 MiB, 90 are free and other commands have reserved 60", refused.Detail)
+		assert.Equal(t, "another takes up to 35 MiB of memory; of the agent's 160 MiB, 94 are free and other commands have reserved 60", refused.Detail)
 
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(errors.New("the caller left")) })
-		_, err = g.Acquire(ctx, "a third", 31<<20)
+		_, err = g.Acquire(ctx, "a third", 35<<20)
 		assert.ErrorContains(t, err, "the caller left")
 	})
 }
@@ -63,20 +64,21 @@ func TestAcquire_InOrder(t *testing.T) {
 		hold, err := g.Acquire(t.Context(), "first", 130<<20)
 		require.NoError(t, err)
 		admitted := make(chan int, 2)
+		var others sync.WaitGroup
 		for i, bytes := range []int64{100 << 20, 11 << 20} { // the last one would fit into what is left
-			go func() {
+			others.Go(func() {
 				h, err := g.Acquire(t.Context(), fmt.Sprint(i), bytes)
 				assert.NoError(t, err)
 				admitted <- i
-				time.Sleep(time.Second)
 				h.Release()
-			}()
+			})
 			synctest.Wait()
 		}
 		assert.Empty(t, admitted)
 		hold.Release()
 		assert.Equal(t, 0, <-admitted)
 		assert.Equal(t, 1, <-admitted)
+		others.Wait()
 	})
 }
 
@@ -120,7 +122,7 @@ func TestHold_GrowsAndShrinks(t *testing.T) {
 	before, err := hold.Grow(30 << 20)
 	require.NoError(t, err)
 	assert.EqualValues(t, 100<<20, before)
-	_, err = hold.Grow(11 << 20)
+	_, err = hold.Grow(15 << 20)
 	assert.Equal(t, problem.Unavailable, problemtest.Of(t, err).Code, "it does not wait for itself")
 	hold.Shrink(20 << 20)
 	other, err := g.Acquire(t.Context(), "another", 120<<20)
@@ -158,12 +160,12 @@ func TestBeside_BudgetsAddUp(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(116 << 20))
 	g := memory.New((&group{}).measure)
 	first := g.Beside(child)
-	assert.EqualValues(t, 110<<20, debug.SetMemoryLimit(-1))
+	assert.EqualValues(t, 112<<20, debug.SetMemoryLimit(-1))
 	second := g.Beside(child)
-	assert.EqualValues(t, 70<<20, debug.SetMemoryLimit(-1))
+	assert.EqualValues(t, 72<<20, debug.SetMemoryLimit(-1))
 	first()
 	first()
-	assert.EqualValues(t, 110<<20, debug.SetMemoryLimit(-1))
+	assert.EqualValues(t, 112<<20, debug.SetMemoryLimit(-1))
 	second()
 	assert.EqualValues(t, 116<<20, debug.SetMemoryLimit(-1))
 }
