@@ -26,6 +26,8 @@ const (
 	// kept is the part of the limit that large work leaves free, one in so many bytes: half of it
 	// for small work, the rest for what no work reserves, such as buffers of connections.
 	kept = 10
+	// mostSmall bounds one piece of small work, in bytes.
+	mostSmall = 8 << 20
 	// givenBack is the size from which memory is returned to the system when work ends: Go would
 	// return it within minutes.
 	givenBack = 16 << 20
@@ -42,8 +44,8 @@ type Gate struct {
 	measure  func() (m cgroup.Memory, limited bool)
 	giveBack func() // returns unused memory to the system
 	patience time.Duration
-	small    int64 // bytes, of one piece of work and of all
-	smalls   *semaphore.Weighted
+	small    int64               // bytes of the largest small work
+	smalls   *semaphore.Weighted // bytes of all small work
 
 	line    chan struct{} // held by the first in line
 	changed chan struct{} // work has ended
@@ -56,8 +58,8 @@ type Gate struct {
 // New returns a gate for a process whose control group is measured by measure.
 func New(measure func() (cgroup.Memory, bool)) *Gate {
 	g := &Gate{measure: measure, giveBack: debug.FreeOSMemory, patience: patience, line: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
-	g.small = keptOf(g.limit()) / 2
-	g.smalls = semaphore.NewWeighted(g.small)
+	all := keptOf(g.limit()) / 2
+	g.small, g.smalls = min(all, mostSmall), semaphore.NewWeighted(all)
 	return g
 }
 

@@ -10,8 +10,9 @@ type Hold struct {
 	bytes int64 // guarded by gate.mu
 }
 
-// Grow reserves more, for a part of the work whose size was unknown before, and returns to what to
-// shrink afterwards. It does not wait: two that wait for each other's memory would wait forever.
+// Grow reserves more for large work, for a part of it whose size was unknown before, and returns to
+// what to shrink afterwards. It does not wait: two that wait for each other's memory would wait
+// forever.
 func (h *Hold) Grow(bytes int64) (before int64, err error) {
 	g := h.gate
 	if h.small && !g.smalls.TryAcquire(bytes) || !h.small && !g.take(bytes) {
