@@ -6,9 +6,12 @@ package pressure
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,7 +68,23 @@ func start(ctx context.Context, s *harness.System) (err error) {
 			return err
 		}
 	}
-	_, err = sys.Kube.Clientset.CoreV1().ConfigMaps("pipeops").Create(ctx,
+	return allow(ctx)
+}
+
+// allow has the policy, and waits until it holds.
+func allow(ctx context.Context) error {
+	_, err := sys.Kube.Clientset.CoreV1().ConfigMaps("pipeops").Create(ctx,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "pipeops-policy"}, Data: map[string]string{"policy.yaml": policy}}, metav1.CreateOptions{})
-	return err
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	return harness.Eventually(ctx, "the policy is active", func(ctx context.Context) error {
+		out, err := sys.Runner(ctx, runner, "cluster", agentName, "-o", "json")
+		if err == nil && !strings.Contains(out, `"state": "active"`) {
+			err = fmt.Errorf("cluster: %s", out)
+		}
+		return err
+	})
 }
