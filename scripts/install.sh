@@ -187,7 +187,7 @@ preset_components() {
 # nothing for those of the manifest.
 preset_resources() {
   case "$PRESET" in
-    minimum) echo 10m 32Mi 128Mi 96MiB ;;
+    minimum) echo 10m 32Mi 160Mi 116MiB ;;
     production | full-monitoring) echo 50m 64Mi 256Mi 192MiB ;;
   esac
 }

@@ -22,8 +22,7 @@ func freeSpace(dir string) (bytes uint64, known bool, err error) {
 	return s.Bavail * uint64(s.Bsize), true, nil //nolint:gosec // a block has a size above nothing
 }
 
-// freeMemory returns the machine's, or what is left of this process' limit (cgroup version 2),
-// whichever is less.
+// freeMemory returns the machine's, or what is left of this process' limit, whichever is less.
 func freeMemory() (bytes uint64, known bool, err error) {
 	file, err := os.Open("/proc/meminfo")
 	if err != nil {
@@ -40,14 +39,11 @@ func freeMemory() (bytes uint64, known bool, err error) {
 		if err != nil {
 			return 0, false, fmt.Errorf("/proc/meminfo: %w", err)
 		}
-		return min(kibibytes<<10, leftOfLimit(cgroup.Root)), true, nil
+		left := kibibytes << 10
+		if m, limited := cgroup.Tightest("/", cgroup.Self); limited {
+			left = min(left, uint64(max(m.Limit-m.Used, 0))) //nolint:gosec // not negative
+		}
+		return left, true, nil
 	}
 	return 0, false, errors.Join(scan.Err(), errors.New("/proc/meminfo does not say how much memory is available"))
-}
-
-// leftOfLimit goes up from this process' group to the root: each may have a limit.
-func leftOfLimit(root string) uint64 {
-	left := ^uint64(0)
-	cgroup.Memory(root, func(limit, used uint64) { left = min(left, limit-min(used, limit)) })
-	return left
 }

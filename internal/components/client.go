@@ -35,7 +35,7 @@ func configuration(config *rest.Config, namespace string) (*action.Configuration
 	objects.SetLogger(slog.DiscardHandler) // its errors come back, too
 	cfg := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
 	cfg.RESTClientGetter, cfg.KubeClient = g, objects
-	cfg.Releases = storage.Init(stored.New(outlines, client.CoreV1(), namespace, slog.DiscardHandler))
+	cfg.Releases = storage.Init(stored.New(outlines, client.CoreV1(), namespace, slog.DiscardHandler, nil)) // put reserves the memory
 	cfg.Releases.SetLogger(slog.DiscardHandler)
 	cfg.Releases.MaxHistory = maxHistory
 	return cfg, nil

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/memory"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 )
@@ -28,6 +29,9 @@ const (
 	// applyTimeout bounds the writing of one chart's objects. Nothing waits for their pods.
 	applyTimeout = 2 * time.Minute
 	maxHistory   = 3
+	// chartMemory is reserved for a chart until its objects are applied, in bytes. It is a generous
+	// estimate: the charts are known, and the largest has 234 KiB, packed.
+	chartMemory = 96 << 20
 	// brokenAfter is the age at which a run that has not ended is taken for one that broke off.
 	brokenAfter = 2 * applyTimeout
 )
@@ -112,6 +116,11 @@ func (i *Installer) step(ctx context.Context, step Step, agentNamespace string) 
 func (i *Installer) put(ctx context.Context, step Step, r *planned) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
+	hold, err := memory.Acquire(ctx, "component "+step.Component, chartMemory)
+	if err != nil {
+		return err
+	}
+	defer hold.Release()
 	ch, err := i.Charts.load(ctx, r.chart)
 	if err != nil {
 		return err

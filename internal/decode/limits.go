@@ -31,6 +31,17 @@ func LimitsFor(bytes int) Limits {
 	return l
 }
 
+// What reading a text takes of memory, in bytes: for each value, and for each byte of the text.
+const (
+	perValue = 600
+	perByte  = 6
+)
+
+// Memory returns what reading a text takes, in bytes, and to keep what was read.
+func (l Limits) Memory(text []byte) int64 {
+	return perValue*int64(min(Values(text), l.Values)) + perByte*int64(min(len(text), l.Bytes))
+}
+
 // Error describes what is wrong with a text. It quotes no values, which may be secret.
 type Error struct {
 	Line    int    // from 1; 0 for the text as a whole

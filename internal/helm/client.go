@@ -35,6 +35,7 @@ type cluster struct {
 	admit func([]runnerapi.ObjectIntent) error
 	say   func(format string, args ...any)
 	held  func() error // returns an error if the release may no longer be changed
+	waits func()       // is called before it waits for objects
 	// stands is the manifest of the current revision: nothing in it is created.
 	stands string
 	// removes reports whether only hooks are created.

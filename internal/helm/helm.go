@@ -30,8 +30,8 @@ import (
 )
 
 const (
-	// maxAtWork bounds the commands that run at a time: each has charts in memory. maxOfNamespace
-	// bounds those of one namespace, which may wait for pods that never get ready.
+	// maxAtWork bounds the commands that run at a time: each keeps a chart in memory while it waits
+	// for pods. maxOfNamespace bounds those of one namespace, whose pods may never get ready.
 	maxAtWork, maxOfNamespace = 4, 3
 	// maxHistory is how many revisions of a release are kept.
 	maxHistory = 5

@@ -73,6 +73,9 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.reserve(ctx, rendering); err != nil {
+		return nil, err
+	}
 	p.lock.say("rendering the chart")
 	cfg, cluster, looking, err := p.configuration(p.opts.AdmitObjects)
 	if err != nil {
@@ -85,6 +88,7 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 	if pl.rendered, err = p.render(cfg, looking, archive, pl.values); err != nil {
 		return nil, err
 	}
+	p.hold.Shrink(changing + pl.size)
 	refused, err := p.look(pl.objects)
 	if err != nil {
 		return nil, err
@@ -130,6 +134,7 @@ func (p *put) render(cfg *action.Configuration, looking *getter, archive []byte,
 	}
 	cfg.Capabilities = caps
 	r := renderer{Process: p.Releases.opts.Render, key: p.key, revision: p.next(), upgrade: !p.installs(), spec: p.spec, caps: caps}
+	r.Reserved = true
 	r.Lookup = func(ctx context.Context, q render.Question) ([]byte, error) {
 		return looking.lookup(ctx, q, p.opts.AdmitObjects)
 	}

@@ -27,6 +27,7 @@ type rendered struct {
 	// literal is a chart of what the templates became: what Helm renders of it is that.
 	literal *chart.Chart
 	objects []*object
+	size    int64 // in memory, in bytes
 }
 
 // capabilities returns what charts ask about the cluster.
@@ -103,7 +104,7 @@ func unrendered(err error, refused *problem.Error) error {
 // taken returns what the process made of a chart. What a chart that looked something up became is
 // not quoted.
 func taken(out render.Result) (*rendered, error) {
-	r := &rendered{chart: &chart.Chart{}}
+	r := &rendered{chart: &chart.Chart{}, size: sizeOf(out)}
 	if err := json.Unmarshal(out.Chart, r.chart); err != nil {
 		return nil, fmt.Errorf("read the chart: %w", err)
 	}

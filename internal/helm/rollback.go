@@ -22,6 +22,10 @@ func (r *Releases) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi
 	if is, before, err := s.answered(ctx, opts.WriteOptions); before {
 		return is, err
 	}
+	if err := s.reserve(ctx, changing); err != nil {
+		s.close()
+		return runnerapi.Release{}, err
+	}
 	revision, next, err := s.target(to.Revision, opts.AdmitObjects)
 	if err != nil {
 		s.close()

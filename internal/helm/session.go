@@ -17,6 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/memory"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -34,7 +35,8 @@ type session struct {
 	key     runnerapi.Key
 	clients *clients
 	lock    *lock
-	leave   func()   // to another command
+	leave   func() // to another command
+	hold    *memory.Hold
 	history []record // as it was when the lock was taken, the newest first
 	store   *store
 
@@ -65,7 +67,7 @@ func (r *Releases) open(ctx context.Context, key runnerapi.Key, command string, 
 	s.fence = lost
 	s.ctx, s.cancel = context.WithCancelCause(fence)
 	context.AfterFunc(r.life, func() { s.cancel(errStopped) })
-	d, err := r.driverFor(fence, key.Namespace)
+	d, err := r.driverFor(fence, key.Namespace, s.read)
 	s.store = &store{Driver: d, fence: fence, held: l.stands, begun: make(chan struct{}), command: objectmeta.CommandDigest(opts.Command)}
 	holding, unhold := context.WithCancel(fence)
 	s.unhold = unhold
@@ -189,6 +191,7 @@ func (s *session) close() {
 			Msg("helm: failed to release a lock; it expires")
 	}
 	s.fence(nil)
+	s.hold.Release()
 	s.leave()
 }
 
@@ -222,7 +225,7 @@ func (s *session) configuration(admit func([]runnerapi.ObjectIntent) error) (*ac
 	client := kube.New(working)
 	client.Namespace = s.key.Namespace
 	client.SetLogger(logger)
-	c := &cluster{Client: client, ctx: s.ctx, key: s.key, limits: s.limits(), workloads: s.opts.Workloads, patience: s.opts.Patience, admit: admit, say: s.lock.say, held: s.lock.stands}
+	c := &cluster{Client: client, ctx: s.ctx, key: s.key, limits: s.limits(), workloads: s.opts.Workloads, patience: s.opts.Patience, admit: admit, say: s.lock.say, held: s.lock.stands, waits: s.waits}
 	cfg := action.NewConfiguration(action.ConfigurationSetLogger(logger))
 	cfg.RESTClientGetter, cfg.KubeClient = looking, c
 	cfg.HookOutputFunc = func(_, _, _ string) io.Writer { return io.Discard }
@@ -231,6 +234,10 @@ func (s *session) configuration(admit func([]runnerapi.ObjectIntent) error) (*ac
 	cfg.Releases.MaxHistory = maxHistory
 	return cfg, c, looking, nil
 }
+
+// waits releases the command's memory: pods may take minutes, and what the command still has in
+// memory is measured.
+func (s *session) waits() { s.hold.Release() }
 
 func (s *session) limits() limits {
 	return limits{denylist.Agent{Namespace: s.opts.Namespace}, s.key.Namespace}

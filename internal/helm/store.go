@@ -179,12 +179,12 @@ func (r record) abandoned(now time.Time) bool {
 }
 
 // driverFor returns Helm's driver for revisions, bound to a context, since its methods take none.
-func (r *Releases) driverFor(ctx context.Context, namespace string) (driver.Driver, error) {
+func (r *Releases) driverFor(ctx context.Context, namespace string, admit stored.Admit) (driver.Driver, error) {
 	c, err := clientsFor(guarded(ctx, r.config, namespace, false))
 	if err != nil {
 		return nil, err
 	}
-	return stored.New(c.metadata, c.core, namespace, logTo(r.opts.Log)), nil
+	return stored.New(c.metadata, c.core, namespace, logTo(r.opts.Log), admit), nil
 }
 
 // errRemoved means that a listed revision no longer exists: the release was uninstalled meanwhile,

@@ -19,7 +19,10 @@ func (r *Releases) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi
 	if err != nil {
 		return runnerapi.Release{}, err
 	}
-	if err := s.exists(); err != nil {
+	if err = s.exists(); err == nil {
+		err = s.reserve(ctx, changing)
+	}
+	if err != nil {
 		s.close()
 		return runnerapi.Release{}, err
 	}

@@ -152,6 +152,7 @@ func (f hookError) Error() string { return f.what }
 
 // poll checks each object until all are done, one fails for good, or time is up.
 func (w *waiter) poll(list kube.ResourceList, limit time.Duration, verb string, done func(context.Context, *resource.Info) (bool, error)) error {
+	w.waits()
 	ctx, cancel := context.WithTimeout(w.ctx, limit)
 	defer cancel()
 	left := append(kube.ResourceList(nil), list...)

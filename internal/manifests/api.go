@@ -4,8 +4,7 @@ import (
 	"bytes"
 	"context"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/decode"
-	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/memory"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
@@ -15,15 +14,14 @@ type API struct{ *Applier }
 
 var _ backend.Manifests = API{}
 
-// Apply implements backend.Manifests. It bounds the memory of all calls together: a call waits
-// until there is room.
+// Apply implements backend.Manifests. The set's objects are in memory until they are applied.
 func (a API) Apply(ctx context.Context, set runnerapi.Key, text []byte, opts runnerapi.ApplyOptions) (Result, error) {
-	room := int64(min(decode.Values(text), limits.Values))
-	if err := a.room.Acquire(ctx, room); err != nil {
-		return Result{}, kubeproblem.From(err, "waiting for other sets")
+	hold, err := memory.Acquire(ctx, "set "+set.String(), limits.Memory(text))
+	if err != nil {
+		return Result{}, err
 	}
 	r, leave, err := a.fromText(ctx, Set(set), text, opts)
-	a.room.Release(room)
+	hold.Release()
 	if err != nil {
 		return Result{}, err
 	}

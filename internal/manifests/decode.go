@@ -8,7 +8,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,13 +37,11 @@ type Documents struct {
 // Where returns where an object was read: "document 3, line 41".
 func (d Documents) Where(u *unstructured.Unstructured) string { return d.where[u] }
 
-// reading is held while a stream is read: each takes a multiple of its size for that time.
-var reading sync.Mutex
-
 // Read decodes a stream of YAML documents, or JSON, which is also YAML. It replaces lists by their
 // items, and removes what only the cluster sets. Its error names all documents that are wrong, up
 // to problem.MaxTold, each with the line. With the error, Read returns the objects of the others,
-// so that the caller can report what is wrong with these as well.
+// so that the caller can report what is wrong with these as well. The caller has reserved the memory
+// that it takes (decode.Limits.Memory).
 func Read(r io.Reader) (Documents, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
 	if err != nil {
@@ -58,8 +55,6 @@ func Read(r io.Reader) (Documents, error) {
 	} else if err != nil {
 		return Documents{}, problem.Errorf(problem.Invalid, "save the file as UTF-8", "%v", err).WithField("body")
 	}
-	reading.Lock()
-	defer reading.Unlock()
 	d := &decoder{docs: Documents{where: map[*unstructured.Unstructured]string{}}, budget: limits.Budget()}
 	for _, part := range decode.Split(text) {
 		if d.document(part); d.full {

@@ -17,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
@@ -95,14 +94,12 @@ type Applier struct {
 	mu     sync.Mutex
 	api    *api // made with the first set
 	inWork map[Set]bool
-
-	room *semaphore.Weighted // for the values of manifests that are in memory
 }
 
 // New returns an Applier. It makes no requests and loads nothing yet.
 func New(c Config) *Applier {
 	c.ServiceAccount = cmp.Or(c.ServiceAccount, objectmeta.FieldManager)
-	return &Applier{config: c, scope: objectmeta.Scope{Agent: c.Namespace, Only: c.Namespaces}, inWork: map[Set]bool{}, room: semaphore.NewWeighted(int64(limits.Values))}
+	return &Applier{config: c, scope: objectmeta.Scope{Agent: c.Namespace, Only: c.Namespaces}, inWork: map[Set]bool{}}
 }
 
 // api is the Kubernetes API for any kind.

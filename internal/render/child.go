@@ -20,7 +20,7 @@ func Child() {
 }
 
 func child(in io.Reader, out, errs io.Writer) int {
-	if err := cage.Enter(); err != nil {
+	if err := cage.Enter(growth); err != nil {
 		fmt.Fprintln(errs, err)
 		return 1
 	}

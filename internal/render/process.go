@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/cgroup"
+	"github.com/pipeops/pipeops-vm-agent/internal/memory"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -22,8 +22,17 @@ const Argument = "render"
 
 // Limits of a child.
 const (
-	// Memory bounds its heap, in bytes: one arena of Go's. See makeRoom.
-	Memory = 64 << 20
+	// Memory is what a child takes at most, in bytes: its heap, and what the runtime and the program
+	// have beside it. The caller of Run reserves it; see Process.Reserved.
+	Memory = heap + 20<<20
+	// heap bounds its heap: one arena of Go's.
+	heap = 64 << 20
+	// soft is its GOMEMLIMIT: it collects its garbage before it reaches its end.
+	soft = heap * 3 / 4
+	// growth is what may be mapped beside what the process begins with. Go maps its heap in arenas,
+	// of which it has one from the start: with less than that more there is room for stacks and the
+	// collector's notes, and never for a second arena.
+	growth = heap * 3 / 4
 	// Patience is how long it may take.
 	Patience = 30 * time.Second
 	// maxAnswer is more than the largest encoded Result, with all questions.
@@ -38,6 +47,9 @@ type Process struct {
 	Patience time.Duration
 	// Lookup answers the lookups of a Release's templates; nil for an empty cluster.
 	Lookup Lookup
+	// Reserved is set if the caller has reserved Memory for the child (internal/memory). Run
+	// reserves it otherwise.
+	Reserved bool
 }
 
 // Lookup answers what a template asks the cluster: an object, or without a name a list, in JSON;
@@ -72,11 +84,8 @@ func Command() ([]string, error) {
 	return []string{self, Argument}, err
 }
 
-// turn is held while a child runs: the pod has room for one.
-var turn = make(chan struct{}, 1)
-
-// Run lets a child carry out the job when it is its turn. An error that the files cause is a
-// *problem.Error. If a limit was exceeded, it names the template that was being rendered.
+// Run lets a child carry out the job, when there is memory for it. An error that the files cause is
+// a *problem.Error. If a limit was exceeded, it names the template that was being rendered.
 func (p Process) Run(ctx context.Context, j Job) (Result, error) {
 	if len(p.Command) == 0 {
 		var err error
@@ -85,17 +94,14 @@ func (p Process) Run(ctx context.Context, j Job) (Result, error) {
 		}
 	}
 	p.Patience = cmp.Or(p.Patience, Patience)
-	select {
-	case turn <- struct{}{}:
-	case <-ctx.Done():
-		return Result{}, problem.Errorf(problem.TooManyRequests, "send it again", "others' charts are being rendered").WithRetryAfter(5 * time.Second)
+	if !p.Reserved {
+		hold, err := memory.Acquire(ctx, "rendering", Memory)
+		if err != nil {
+			return Result{}, err
+		}
+		defer hold.Release()
 	}
-	defer func() { <-turn }()
-	restore, err := makeRoom(cgroup.MemoryLimit(cgroup.Root))
-	if err != nil {
-		return Result{}, err
-	}
-	defer restore()
+	defer memory.Beside(Memory)()
 	limited, cancel := context.WithTimeout(ctx, p.Patience)
 	defer cancel()
 	r, err := p.run(limited, j)
@@ -108,7 +114,7 @@ func (p Process) Run(ctx context.Context, j Job) (Result, error) {
 func (p Process) run(ctx context.Context, j Job) (Result, error) {
 	cmd := exec.CommandContext(ctx, p.Command[0], p.Command[1:]...)
 	// The local time zone would be a file, which the child cannot open.
-	cmd.Env = []string{fmt.Sprintf("GOMEMLIMIT=%d", Memory*3/4), "GOMAXPROCS=1", "HOME=/nonexistent", "TZ=UTC"}
+	cmd.Env = []string{fmt.Sprintf("GOMEMLIMIT=%d", soft), "GOMAXPROCS=1", "HOME=/nonexistent", "TZ=UTC"}
 	errs := &clipped{left: maxMessage}
 	cmd.Stderr, cmd.WaitDelay = errs, time.Second
 	in, err := cmd.StdinPipe()
@@ -147,7 +153,7 @@ func (p Process) run(ctx context.Context, j Job) (Result, error) {
 	case answer.left <= 0:
 		return Result{}, d.tooMuch("makes more than %d bytes", maxAnswer)
 	case outOfMemory(ended, errs.String()):
-		return Result{}, d.tooMuch("takes more than %d MiB of memory", Memory>>20)
+		return Result{}, d.tooMuch("takes more than %d MiB of memory", heap>>20)
 	case killed(ended):
 		return Result{}, problem.Errorf(problem.TooLarge, "give the agent more memory (of its pod: resources.limits.memory), or split the chart",
 			"rendering %swas ended by the system: the agent's pod or its node has no memory left", d.where())

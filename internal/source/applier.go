@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/appfile"
+	"github.com/pipeops/pipeops-vm-agent/internal/memory"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
@@ -210,7 +211,14 @@ func (a *applier) bringManifests(ctx context.Context, o *object, commit string, 
 	if err != nil {
 		return 0, err
 	}
-	rendered, err := render.Process{Command: a.Render}.Run(ctx, job)
+	// The files are sent to the child, beside which they stay in memory. Its memory becomes the
+	// agent's when it has ended: for the objects of what it rendered.
+	hold, err := memory.Acquire(ctx, "source "+o.key().String(), render.Memory+files.Size())
+	if err != nil {
+		return 0, err
+	}
+	defer hold.Release()
+	rendered, err := render.Process{Command: a.Render, Reserved: true}.Run(ctx, job)
 	if err != nil {
 		return 0, err
 	}
@@ -225,6 +233,7 @@ func (a *applier) bringManifests(ctx context.Context, o *object, commit string, 
 	if err := a.decode(&set, rendered.Texts); err != nil {
 		return 0, err
 	}
+	hold.Shrink(memoryOf(rendered.Texts))
 	if err := a.journal.before(ctx, o, syncSource, o.key(), commit, dryRun); err != nil {
 		return 0, err
 	}
@@ -252,6 +261,17 @@ func (a *applier) job(o *object, files git.Files) (render.Job, error) {
 	}
 	j.KubeVersion = version.GitVersion
 	return j, nil
+}
+
+// perRendered is how many bytes of memory a byte of rendered manifests takes: its objects, and the
+// cluster's, with which they are compared.
+const perRendered = 12
+
+func memoryOf(texts []render.Text) (bytes int64) {
+	for _, t := range texts {
+		bytes += perRendered * int64(len(t.Body))
+	}
+	return bytes
 }
 
 // decode reads all texts as one set, and keeps where each object is from. What cannot be read is an

@@ -29,8 +29,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
 
-// workers is how many sources are handled at once: each may use what git.DefaultLimits and
-// render.Memory allow. workersOfNamespace is how many of one namespace: its Git servers may be
+// workers is how many sources are handled at once, as far as there is memory for them
+// (internal/memory). workersOfNamespace is how many of one namespace: its Git servers may be
 // slow.
 const workers, workersOfNamespace = 2, 1
 

@@ -29,7 +29,7 @@ const configurationTail = `
 | environment | meaning |
 |---|---|
 | ` + "`HTTPS_PROXY`, `NO_PROXY`" + ` | proxy for HTTPS and for the tunnel, and hosts that the agent reaches without it. The proxy is http, https or socks5. If it requires a user and password, set the variable from a Secret ` + "`pipeops-agent-proxy`" + `. The same rules apply to the Kubernetes API |
-| ` + "`GOMEMLIMIT`" + ` | soft limit of the process' memory, below that of the pod or unit; the manifest and the service set it to 116MiB |
+| ` + "`GOMEMLIMIT`" + ` | soft limit of the process' memory, below that of the pod or unit; the manifest and the services set it |
 | ` + "`NOTIFY_SOCKET`, `WATCHDOG_USEC`" + ` | set by systemd: the agent notifies systemd that it is ready, and that it is alive ([service.md](../cluster-owner/service.md)) |
 
 ## A file

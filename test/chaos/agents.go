@@ -6,12 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
-
-// agentMemory is the soft limit of memory that deployments/agent.yaml sets.
-const agentMemory = "116MiB"
 
 // stabilization is short: by default, each round would end with half a minute of waiting for pods
 // that have no probe.
@@ -46,11 +44,13 @@ func (c *chaos) kubeconfig() string { return filepath.Join(c.dir, "agent.kubecon
 // newAgent names a replica. Host names distinguish replicas, so each has one of its own, as a pod
 // has.
 func (c *chaos) newAgent(ctx context.Context, name, token string) *agentReplica {
+	_, memory, err := deployments.AgentMemory()
+	run.Check(err)
 	health, profiles, file := c.freeAddress(ctx), c.freeAddress(ctx), c.urlFile(name+".token", token)
 	args := []string{"--uts", "sh", "-c", `hostname "$0" && exec "$@"`, name, c.sys.Binaries.Agent, "run"}
 	return &agentReplica{name: name, profilesAt: profiles, Program: c.sys.NewProgram(name, "unshare", args, []string{
 		"KUBECONFIG=" + c.kubeconfig(), "AGENT_TOKEN_FILE=" + file, "CLUSTER_NAME=" + agentName, "LOG_LEVEL=debug",
 		"PIPEOPS_CONTROL_PLANE_URL=https://" + c.wires[agentToAPI].Addr(), "PIPEOPS_HEALTH_ADDRESS=" + health,
-		"PIPEOPS_PPROF_ADDRESS=" + profiles, "GOMEMLIMIT=" + agentMemory, "PIPEOPS_STABILIZATION=" + stabilization,
+		"PIPEOPS_PPROF_ADDRESS=" + profiles, "GOMEMLIMIT=" + memory, "PIPEOPS_STABILIZATION=" + stabilization,
 	})}
 }

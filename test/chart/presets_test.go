@@ -17,7 +17,7 @@ func TestChart_Presets(t *testing.T) {
 		soft       string
 		installs   bool
 	}{
-		"minimum":         {1, "10m", "128Mi", "96MiB", false},
+		"minimum":         {1, "10m", "160Mi", "116MiB", false},
 		"production":      {2, "50m", "256Mi", "192MiB", false},
 		"full-monitoring": {2, "50m", "256Mi", "192MiB", true},
 	} {

@@ -59,7 +59,7 @@ func TestChart_PodValues(t *testing.T) {
 	for _, c := range []carried{
 		{"extraArgs", `["--stabilization=1m"]`, main + "args", `["run","--stabilization=1m"]`},
 		{"replicaCount", "4", "spec.replicas", "4"},
-		{"resources", `{"limits":{"cpu":"1"}}`, main + "resources", `{"limits":{"cpu":"1","memory":"160Mi"}}`},
+		{"resources", `{"limits":{"cpu":"1"}}`, main + "resources", `{"limits":{"cpu":"1","memory":"256Mi"}}`},
 		{"updateStrategy", `{"type":"Recreate","rollingUpdate":null}`, "spec.strategy", `{"type":"Recreate"}`},
 		{"terminationGracePeriodSeconds", "60", pod + "terminationGracePeriodSeconds", "60"},
 		{"topologySpreadConstraints", `[{"topologyKey":"zone"}]`, pod + "topologySpreadConstraints", `[{"topologyKey":"zone"}]`},

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cgroup"
 )
 
 // AgentPID returns the agent's process on this machine; of several replicas, one. It is 0 for a
@@ -160,4 +162,17 @@ func statusField(pid int, field string) (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("process %d has no %s", pid, field)
+}
+
+// AgentGroup returns the memory of the agent's control group, and of the processes in it that the
+// kernel has killed. The agent's cluster runs on this machine.
+func (s *System) AgentGroup() (cgroup.Memory, error) {
+	pid, err := s.AgentPID()
+	if err != nil {
+		return cgroup.Memory{}, err
+	}
+	if groups := cgroup.Limits("/", strconv.Itoa(pid)); len(groups) > 0 { // the first is the process' own
+		return groups[0], nil
+	}
+	return cgroup.Memory{}, errors.New("the agent's control group has no memory limit")
 }

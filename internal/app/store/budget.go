@@ -22,7 +22,7 @@ const (
 	maxNamespaceSpecs = 8 << 20
 	// shareOfSpecs is the part of GOMEMLIMIT that the Apps of all namespaces may have: one in so
 	// many bytes.
-	shareOfSpecs = 4
+	shareOfSpecs = 6
 	// perFree is how many times as much as is free in all one namespace may have. So a team with
 	// several namespaces leaves room for those of others.
 	perFree = 2

@@ -75,14 +75,16 @@ type Driver struct {
 	secrets   corev1client.SecretInterface
 	namespace string
 	log       slog.Handler
+	admit     Admit
 }
 
 var _ driver.Driver = (*Driver)(nil)
 
-// New returns a driver. It makes no requests.
-func New(api metadata.Interface, core corev1client.SecretsGetter, namespace string, log slog.Handler) *Driver {
+// New returns a driver. It makes no requests. admit is asked before a revision is unpacked; it is nil
+// where the caller has reserved the memory.
+func New(api metadata.Interface, core corev1client.SecretsGetter, namespace string, log slog.Handler, admit Admit) *Driver {
 	secrets := core.Secrets(namespace)
-	return &Driver{reading(bounded{secrets, nil}, log), api, secrets, namespace, log}
+	return &Driver{reading(bounded{SecretInterface: secrets}, log), api, secrets, namespace, log, admit}
 }
 
 // reading returns Helm's own driver, which reads one revision after the other.
@@ -92,11 +94,15 @@ func reading(secrets bounded, log slog.Handler) *driver.Secrets {
 	return d
 }
 
-// together returns what reads revisions that are held at the same time, and how many bytes these
-// may still have.
-func (d *Driver) together() (*driver.Secrets, *int64) {
-	left := int64(maxTogether)
-	return reading(bounded{d.secrets, &left}, d.log), &left
+// Get implements driver.Driver.
+func (d *Driver) Get(key string) (ri.Releaser, error) { return d.read(key, nil) }
+
+// read reads a revision. left is what all that the caller keeps may still have, in bytes; nil for
+// any size.
+func (d *Driver) read(key string, left *int64) (ri.Releaser, error) {
+	done := func() {}
+	defer func() { done() }()
+	return reading(bounded{d.secrets, left, d.admit, &done}, d.log).Get(key)
 }
 
 // List implements driver.Driver. It has one revision more in memory than the filter accepts.
@@ -106,15 +112,15 @@ func (d *Driver) List(filter func(ri.Releaser) bool) ([]ri.Releaser, error) {
 		return nil, err
 	}
 	var all []ri.Releaser
-	kept, left := d.together()
+	left := int64(maxTogether)
 	for _, m := range found {
-		before := *left
-		r, err := kept.Get(m.Name)
+		before := left
+		r, err := d.read(m.Name, &left)
 		if err != nil {
 			return nil, err
 		}
 		if !filter(r) {
-			*left = before
+			left = before
 			continue
 		}
 		all = append(all, r)
@@ -138,13 +144,13 @@ func (d *Driver) Query(selector map[string]string) ([]ri.Releaser, error) {
 		newest = max(newest, revision(m.Labels))
 	}
 	all := make([]ri.Releaser, 0, len(found))
-	kept, _ := d.together()
+	left := int64(maxTogether)
 	for _, m := range found {
 		if selector[status] == "" && revision(m.Labels) < newest {
 			all = append(all, d.outline(m))
 			continue
 		}
-		r, err := kept.Get(m.Name)
+		r, err := d.read(m.Name, &left)
 		if err != nil {
 			return nil, err
 		}

@@ -61,7 +61,7 @@ func driverOf(t *testing.T, secrets ...*corev1.Secret) (*stored.Driver, *fake.Cl
 	scheme := metadatafake.NewTestScheme()
 	require.NoError(t, metav1.AddMetaToScheme(scheme))
 	core, meta := fake.NewClientset(whole...), metadatafake.NewSimpleMetadataClient(scheme, outlines...)
-	return stored.New(meta, core.CoreV1(), namespace, slog.DiscardHandler), core, meta
+	return stored.New(meta, core.CoreV1(), namespace, slog.DiscardHandler, nil), core, meta
 }
 
 // allocated is how many bytes do allocates, those that are free again included.

@@ -21,14 +21,15 @@ var parts = []struct {
 
 func always() error { return nil }
 
-// Enter confines all threads of this process for good. It leaves out what Missing lists.
-func Enter() error {
+// Enter confines all threads of this process for good. It leaves out what Missing lists. The process
+// may map growth bytes of memory beside what it has.
+func Enter(growth int64) error {
 	runtime.LockOSThread() // seccomp's calls have to be of one thread
 	defer runtime.UnlockOSThread()
 	if err := closeInherited(); err != nil {
 		return fmt.Errorf("close the parent's files: %w", err)
 	}
-	if err := limit(); err != nil {
+	if err := limit(growth); err != nil {
 		return err
 	}
 	for _, p := range parts {

@@ -4,7 +4,7 @@
 package cage
 
 // Enter does nothing: the time and GOMEMLIMIT alone bound the process.
-func Enter() error { return nil }
+func Enter(int64) error { return nil }
 
 // Missing returns the parts that this system does not offer, with reasons.
 func Missing() []string { return []string{"Landlock and seccomp (only Linux has them)"} }

@@ -13,7 +13,7 @@ import (
 
 // limit applies the limits that every kernel has. If the pod's memory is too small, the kernel
 // takes it from this process and not from the agent.
-func limit() error {
+func limit(growth int64) error {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("be the first to go when memory runs out: %w", err)
 	}
@@ -24,16 +24,12 @@ func limit() error {
 	if err != nil {
 		return fmt.Errorf("limit the memory: %w", err)
 	}
-	if err := unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: have + growth, Max: have + growth}); err != nil {
+	most := have + uint64(growth) //nolint:gosec // a limit of ours, above zero
+	if err := unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: most, Max: most}); err != nil {
 		return fmt.Errorf("limit the memory: %w", err)
 	}
 	return nil
 }
-
-// growth is what may be mapped beside what the process begins with. Go maps its heap in
-// arenas of 64 MiB, of which it has one from the start: with less than that more there is
-// room for stacks and the collector's notes, and never for a second arena.
-const growth = 48 << 20
 
 // mapped returns how much private memory this process could write now (proc_pid_status(5)).
 func mapped() (uint64, error) {

@@ -17,7 +17,7 @@ type Limits struct {
 	Time       time.Duration // for all of it
 }
 
-// DefaultLimits fit into an agent of 160 MiB, twice at a time.
+// DefaultLimits fit into the agent's memory, where Fetch reserves them.
 var DefaultLimits = Limits{
 	Advertised: 8 << 20, Pack: 8 << 20, Unpacked: 24 << 20, Objects: 50_000, File: 1 << 20, Time: 2 * time.Minute,
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+	"github.com/pipeops/pipeops-vm-agent/internal/memory"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -51,7 +52,8 @@ type session interface {
 
 // Fetch resolves the ref to a commit and, unless that is the known one, fetches its files: those of
 // one folder, or all if the folder is empty. It returns nil files for the known commit. Its errors
-// are *Error, except the context's.
+// are *Error, except the context's and those of internal/memory, in which it reserves what the
+// limits allow.
 func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known string, l Limits) (commit string, files Files, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Time)
 	defer cancel()
@@ -63,6 +65,12 @@ func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known st
 	if at.hash.String() == known {
 		return known, nil, nil
 	}
+	// Objects are unpacked, and then files made of them.
+	hold, err := memory.Acquire(ctx, "a commit of "+at.host, l.Pack+2*l.Unpacked)
+	if err != nil {
+		return "", nil, err
+	}
+	defer hold.Release()
 	pack, err := download(ctx, at.session, at.refs, at.hash, l, at.host)
 	if err != nil {
 		return "", nil, err

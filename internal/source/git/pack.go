@@ -22,6 +22,14 @@ import (
 // the repository stands for what it leads to. Other links and submodules are not among them.
 type Files map[string][]byte
 
+// Size returns the bytes of all files.
+func (f Files) Size() (bytes int64) {
+	for _, content := range f {
+		bytes += int64(len(content))
+	}
+	return bytes
+}
+
 const (
 	maxFiles = 10_000
 	maxDepth = 64

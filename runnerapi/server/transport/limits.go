@@ -16,7 +16,7 @@ type Limits struct {
 	Handshakes int
 	// Calls at a time, including waits and followed logs, in total and per Runner (2048, 1024).
 	Calls, CallsPerRunner int
-	// Bodies of more than 64 KiB at a time, in total and per Runner (16, 8). The agent holds them
+	// Bodies of more than 64 KiB at a time, in total and per Runner (8, 4). The agent holds them
 	// in memory, of which it has little.
 	Bodies, BodiesPerRunner int
 	// Streams of the Kubernetes API at a time, in total and per Runner (256, 128). Each uses a
@@ -34,8 +34,8 @@ func (l Limits) WithDefaults() Limits {
 	l.Handshakes = cmp.Or(l.Handshakes, 256)
 	l.Calls = cmp.Or(l.Calls, 2048)
 	l.CallsPerRunner = cmp.Or(l.CallsPerRunner, 1024)
-	l.Bodies = cmp.Or(l.Bodies, 16)
-	l.BodiesPerRunner = cmp.Or(l.BodiesPerRunner, 8)
+	l.Bodies = cmp.Or(l.Bodies, 8)
+	l.BodiesPerRunner = cmp.Or(l.BodiesPerRunner, 4)
 	l.Streams = cmp.Or(l.Streams, 256)
 	l.StreamsPerRunner = cmp.Or(l.StreamsPerRunner, 128)
 	l.Stall = cmp.Or(l.Stall, time.Minute)

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/internal/render/cage"
 )
 
@@ -59,7 +60,7 @@ func run(args []string) error {
 		return err
 	}
 	if args[0] == "caged" {
-		if err := cage.Enter(); err != nil {
+		if err := cage.Enter(render.Memory); err != nil {
 			return err
 		}
 		if !slices.ContainsFunc(r.Missing, func(part string) bool { return strings.HasPrefix(part, "seccomp") }) {

@@ -60,6 +60,10 @@ var parts = []part{
 		jobs: func(m *module) []job { return []job{{Env: release, Packages: m.below("test/failures")}} },
 	},
 	{
+		name: "pressure", what: "the agent with its shipped memory beside the largest Apps, sets, sources and releases, and popular charts, before and after a restart", estimate: 14 * time.Minute, lane: "machines", inputs: product,
+		jobs: func(m *module) []job { return []job{{Env: release, Packages: m.below("test/pressure")}} },
+	},
+	{
 		name: "machines", what: "the installer's life on Debian 11, 12 and 13; systemd and OpenRC services; self-updates; the charts' further lives", estimate: 13 * time.Minute, lane: "machines", inputs: withPages,
 		jobs: func(m *module) []job {
 			return []job{{Env: release, First: []string{"-p", "2"}, Packages: m.below("test/install", "test/service", "test/selfupdate", "test/machine", "test/chart")}}
