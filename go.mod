@@ -68,7 +68,7 @@ require (
 	golang.org/x/term v0.47.0
 	golang.org/x/time v0.15.0
 	golang.org/x/tools v0.52.0
-	google.golang.org/grpc v1.84.0 // a gRPC backend in tests
+	google.golang.org/grpc v1.84.0 // credentials of traces that are read again; a gRPC backend in tests
 	google.golang.org/protobuf v1.36.12
 	k8s.io/api v0.37.2
 	k8s.io/apiextensions-apiserver v0.37.1
