@@ -84,7 +84,7 @@ require (
 
 require (
 	github.com/Masterminds/semver/v3 v3.5.0
-	github.com/fluxcd/cli-utils v1.2.2 // kstatus alone: when an object of any kind is ready
+	github.com/fluxcd/cli-utils v1.2.2 // kstatus alone: when an object of any kind is ready; its poller in tests
 	github.com/go-git/go-git/v5 v5.19.3
 	go.yaml.in/yaml/v3 v3.0.5 // its nodes know their lines, and aliases unexpanded
 	golang.org/x/crypto v0.58.0
