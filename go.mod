@@ -68,7 +68,7 @@ require (
 	golang.org/x/term v0.47.0
 	golang.org/x/time v0.15.0
 	golang.org/x/tools v0.52.0
-	google.golang.org/grpc v1.84.0 // a gRPC backend in tests
+	google.golang.org/grpc v1.84.0 // credentials of traces that are read again; a gRPC backend in tests
 	google.golang.org/protobuf v1.36.12
 	k8s.io/api v0.37.2
 	k8s.io/apiextensions-apiserver v0.37.1
@@ -84,7 +84,7 @@ require (
 
 require (
 	github.com/Masterminds/semver/v3 v3.5.0
-	github.com/fluxcd/cli-utils v1.2.2 // kstatus alone: when an object of any kind is ready
+	github.com/fluxcd/cli-utils v1.2.2 // kstatus alone: when an object of any kind is ready; its poller in tests
 	github.com/go-git/go-git/v5 v5.19.3
 	go.yaml.in/yaml/v3 v3.0.5 // its nodes know their lines, and aliases unexpanded
 	golang.org/x/crypto v0.58.0

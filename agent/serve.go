@@ -46,7 +46,7 @@ func kubernetesLimits(streams int) transport.Limits {
 func (a *Agent) releases() *helm.Releases {
 	c := a.opts.Config
 	return helm.New(a.opts.Kubernetes, helm.Options{
-		Namespace: c.Namespace, Namespaces: c.Namespaces, Replica: a.replica,
+		Namespace: c.Namespace, ServiceAccount: c.ServiceAccount, Namespaces: c.Namespaces, Replica: a.replica,
 		Charts: repository.Options{HTTPHosts: c.ChartHTTPHosts, Guard: a.guard}, Workloads: a.workloads(), Log: a.log,
 	})
 }

@@ -1,17 +1,21 @@
 package runnerapi
 
+import "strings"
+
 // Intent describes what a Runner is about to do.
 type Intent struct {
 	Command   string // ID of the call
 	Access    Access
 	Runner    string
 	Namespace string // empty for what is not in one namespace
-	Name      string // of the App that the call is about; empty for none
+	Name      string // of the App, the release or the like that the call is about; empty for none
 
 	// What the command brings, as far as a policy can bound it.
 	App   *AppSpec // the App as it would be
 	Scale *Scale
 	Build *BuildSpec
+	// Chart is the chart of the objects; nil as long as it is not known.
+	Chart *ChartIntent
 	// Kubernetes is the request to the Kubernetes API.
 	Kubernetes *KubernetesRequest
 	// PublicHost returns the host of an App below the gateway's domain; nil if it is not known. The
@@ -30,6 +34,18 @@ type Intent struct {
 // Discovers reports whether a Runner only asks the Kubernetes API what exists, or about itself.
 // Every rule that allows a request also allows that.
 func (i Intent) Discovers() bool { return i.Kubernetes != nil && i.Kubernetes.Discovery }
+
+// ChartIntent identifies a chart that a command deploys.
+type ChartIntent struct {
+	Name, Version string // as in Chart.yaml
+	// Digest is the h1 hash of the chart's files; empty for a revision that is kept.
+	Digest string
+	// Source is where the chart comes from and its version, as flags of the command lines.
+	Source string
+}
+
+// String returns the chart's name and version.
+func (c ChartIntent) String() string { return strings.TrimSpace(c.Name + " " + c.Version) }
 
 // ObjectIntent describes an object that a command would create, as far as a policy can bound it.
 // internal/policy/input computes it.

@@ -10,9 +10,9 @@ import (
 // ReleaseOptions apply to every command about a release.
 type ReleaseOptions struct {
 	WriteOptions
-	// AdmitObjects, if set, is called with all objects that a command would create, before it
-	// creates any. The command returns its refusal.
-	AdmitObjects func([]ObjectIntent) error
+	// Admit, if set, is called with a chart and all objects that a command would create, before it
+	// creates any. The command returns its refusal. The chart is nil for what templates look up.
+	Admit func(*ChartIntent, []ObjectIntent) error
 }
 
 // What bounds a release's body.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -44,11 +45,21 @@ func TestConditions_KubectlAndKstatus(t *testing.T) {
 	e, _ := start(t, env, ns, nil)
 	wait("web", runnerapi.ConditionReconciling)
 	assert.Equal(t, status.InProgressStatus, kstatus("web"))
+	helm := make(chan error, 1)
+	waitForWeb := helmWait(t, env, ns, "web")
+	go func() { helm <- waitForWeb() }()
 	rollOut(t, env, k)
 	wait("web", runnerapi.ConditionReady)
 	assert.Equal(t, status.CurrentStatus, kstatus("web"))
+	require.NoError(t, await.Receive(t, helm, "helm install --wait"))
+	checked, _ := fluxCheck(t, env, ns, "web")
+	assert.Equal(t, status.CurrentStatus, checked)
 	wait("taken", runnerapi.ConditionStalled)
 	assert.Equal(t, status.FailedStatus, kstatus("taken"))
+	require.ErrorContains(t, helmWait(t, env, ns, "taken")(), "taken not ready. status: Failed, message: ")
+	checked, message := fluxCheck(t, env, ns, "taken")
+	assert.Equal(t, status.FailedStatus, checked)
+	assert.Contains(t, message, "already exists")
 	out, err := env.Cluster.Kubectl(t.Context(), "-n", ns, "get", "apps.pipeops.io", "-o", "wide")
 	require.NoError(t, err)
 	assert.Regexp(t, `taken .*Conflict .*already exists`, string(out))

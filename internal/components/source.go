@@ -15,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -71,7 +72,7 @@ func verify(c Chart, packed []byte) error {
 	if err != nil {
 		return err
 	}
-	got, err := ContentDigest(packed)
+	got, err := render.ContentDigest(packed)
 	if err != nil {
 		return problem.Errorf(problem.Invalid, "see what the repository serves: helm pull "+c.Name, "the archive is not a chart: %v", err)
 	}

@@ -3,7 +3,6 @@ package controlplane
 import (
 	"cmp"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -23,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
+	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
@@ -72,8 +72,8 @@ type Config struct {
 	// RunnerBroker is passed on to `runner create`.
 	RunnerBroker datadir.RunnerBroker
 
-	// WebhookRoots are the CAs of webhooks' receivers; nil means the machine's.
-	WebhookRoots *x509.CertPool
+	// WebhookTLS has the CAs of webhooks' receivers; nil means the machine's.
+	WebhookTLS tlsfiles.Source
 
 	// OpenID is how operators sign in to the console, beside their certificates.
 	OpenID openid.Config

@@ -23,6 +23,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/console"
 )
 
@@ -171,7 +172,7 @@ func openIDSettings(issuer string, certificate *x509.Certificate) openid.Config 
 	roots := x509.NewCertPool()
 	roots.AddCert(certificate)
 	return openid.Config{
-		Issuer: issuer, ClientID: openIDClient, ClientSecret: openIDSecret, Roots: roots,
+		Issuer: issuer, ClientID: openIDClient, ClientSecret: openIDSecret, TLS: tlsfiles.Fixed(roots),
 		NameClaim: openid.DefaultNameClaim, GroupsClaim: openid.DefaultGroupsClaim, Scopes: openid.DefaultScopes,
 		Roles: map[string]string{"platform": operators.RoleOperator, "audit": operators.RoleViewer},
 	}

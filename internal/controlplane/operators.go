@@ -26,8 +26,8 @@ func (c *ControlPlane) openOperators(ctx context.Context) error {
 	c.operators = operatorapi.NewServer(admin, operatorapi.Config{
 		Identify: c.operatorOf, Name: hostname(), Version: c.cfg.Version, Log: c.cfg.Log,
 		Settings: operators.Settings{
-			Broker:   rabbitmq.Config{URLs: c.cfg.BrokerURLs, TLS: c.cfg.BrokerTLS, Log: c.cfg.Log},
-			Webhooks: webhook.Options{Roots: c.cfg.WebhookRoots, UserAgent: "pipeops-controlplane/" + c.cfg.Version},
+			Broker:   rabbitmq.Config{URLs: c.cfg.BrokerURLs, TLS: c.cfg.BrokerTLS, Reread: c.cfg.BrokerReread, Log: c.cfg.Log},
+			Webhooks: webhook.Options{TLS: c.cfg.WebhookTLS, UserAgent: "pipeops-controlplane/" + c.cfg.Version},
 
 			Replicas: c.replicas, ConsoleCode: c.authn.ConsoleCode,
 			Acting: acting.New(acting.Config{

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -58,8 +59,9 @@ func TestWebhook_EnableAfterGone(t *testing.T) {
 	r.Server = httptest.NewTLSServer(r)
 	t.Cleanup(r.Close)
 	p := start(t, func(c *Config) {
-		c.WebhookRoots, c.MetricsListen = x509.NewCertPool(), "127.0.0.1:0"
-		c.WebhookRoots.AddCert(r.Certificate())
+		roots := x509.NewCertPool()
+		roots.AddCert(r.Certificate())
+		c.WebhookTLS, c.MetricsListen = tlsfiles.Fixed(roots), "127.0.0.1:0"
 	})
 	hook, err := p.admin.Webhooks.Create(t.Context(), operators.WebhookOptions{Name: "pager", URL: r.URL, Types: []string{"app.*"}, AllowPrivate: true})
 	require.NoError(t, err)

@@ -30,6 +30,16 @@ func roleOf(groups, resources, verbs string) string {
 		", resources: " + resources + ", verbs: " + verbs + "}]}"
 }
 
+func clusterRole(rules string) string {
+	return "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, rules: [" + rules + "]}"
+}
+
+// clusterBinding is a ClusterRoleBinding of a release in namespace production.
+func clusterBinding(subject, namespace string) string {
+	return "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: a, namespace: production}, roleRef: {kind: ClusterRole, name: a}, " +
+		"subjects: [{kind: " + subject + ", name: a, namespace: '" + namespace + "'}]}"
+}
+
 // TestCheck returns the reason for each object that cannot be applied through the agent.
 func TestCheck(t *testing.T) {
 	agent := denylist.Agent{Namespace: "pipeops"}
@@ -43,36 +53,46 @@ func TestCheck(t *testing.T) {
 		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, subjects: [{kind: Group, name: 'system:serviceaccounts:pipeops'}]}":             "rights to the agent itself",
 		binding("Role", "ServiceAccount", "staging"): "in namespace \"production\", and the subject ServiceAccount a in \"staging\"",
 		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a, namespace: pipeops}, subjects: [{kind: ServiceAccount, name: x}]}": "rights to the agent itself",
-		binding("Role", "User", ""):                                         "binds ServiceAccounts alone, and a subject is User a",
-		binding("Role", "Group", ""):                                        "binds ServiceAccounts alone, and a subject is Group a",
-		binding("ClusterRole", "ServiceAccount", "production"):              "binds a Role of its namespace, and roleRef names ClusterRole a",
-		roleOf("[rbac.authorization.k8s.io]", "[rolebindings]", "[create]"): "grants no \"rbac.authorization.k8s.io\" among its apiGroups",
-		roleOf("[pipeops.io]", "[apps]", "[get]"):                           "grants no \"pipeops.io\"",
-		roleOf("['*']", "[apps]", "[get]"):                                  "grants no \"*\"",
-		roleOf("['']", "['pods/*']", "[get]"):                               "grants no \"pods/*\"",
-		roleOf("['']", "[pods]", "['*']"):                                   "grants no \"*\" among its verbs",
-		roleOf("['']", "[pods/exec]", "[create]"):                           "grants no \"pods/exec\"",
-		roleOf("['']", "[serviceaccounts]", "[impersonate]"):                "grants no \"impersonate\"",
-		"{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: a}}":           "through admission",
-		"{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.example.com}}":                      "responds for it",
-		"{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {name: a}}":                       "is an identity",
-		"{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, metadata: {name: a}}":                                  "is an identity",
-		"{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: a}}":                   "is an identity",
-		"{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {externalIPs: [192.0.2.1]}}":                           "CVE-2020-8554",
-		"{apiVersion: pipeops.io/v1alpha1, kind: App, metadata: {name: a}}":                                                "agent's own",
-		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.pipeops.io}}":         "permissions of the agent itself",
-		"{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}":                                                 "belongs to Kubernetes",
-		"{apiVersion: v1, kind: Namespace, metadata: {name: pipeops}}":                                                     "the agent itself",
-		"{apiVersion: v1, kind: Namespace, metadata: {name: a, labels: {pod-security.kubernetes.io/enforce: privileged}}}": "pod security",
-		"{apiVersion: v1, kind: Node, metadata: {name: a}}":                                                                "not a manifest of an application",
-		"{apiVersion: v1, kind: Event, metadata: {name: a}}":                                                               "not a manifest of an application",
-		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app.kubernetes.io/managed-by: pipeops}}}":          "a mark of the agent's",
-		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: {pipeops.io/set: production/other}}}":          "a mark of the agent's",
-		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {x.pipeops.io/y: z}}}":                              "a mark of the agent's",
-		"{apiVersion: v1, kind: ConfigMap, metadata: {name: pipeops-set-a}}":                                               "inventories of sets",
-		"{apiVersion: v1, kind: ConfigMap, metadata: {name: pipeops-release-a}}":                                           "locks of releases",
-		"{apiVersion: v1, kind: Secret, metadata: {name: sh.helm.release.v1.a.v1}}":                                        "in which Helm keeps releases",
-		"{apiVersion: v1, kind: Secret, metadata: {name: pipeops-agent-identity}}":                                         "the agent keeps",
+		binding("Role", "User", ""):                                                                                                       "binds ServiceAccounts alone, and a subject is User a",
+		binding("Role", "Group", ""):                                                                                                      "binds ServiceAccounts alone, and a subject is Group a",
+		binding("ClusterRole", "ServiceAccount", "production"):                                                                            "binds a Role of its namespace, and roleRef names ClusterRole a",
+		roleOf("[rbac.authorization.k8s.io]", "[rolebindings]", "[create]"):                                                               "grants no \"rbac.authorization.k8s.io\" among its apiGroups",
+		roleOf("[pipeops.io]", "[apps]", "[get]"):                                                                                         "grants no \"pipeops.io\"",
+		roleOf("['*']", "[apps]", "[get]"):                                                                                                "grants no \"*\"",
+		roleOf("['']", "['pods/*']", "[get]"):                                                                                             "grants no \"pods/*\"",
+		roleOf("['']", "[pods]", "['*']"):                                                                                                 "grants no \"*\" among its verbs",
+		roleOf("['']", "[pods/exec]", "[create]"):                                                                                         "grants no \"pods/exec\"",
+		roleOf("['']", "[serviceaccounts]", "[impersonate]"):                                                                              "grants no \"impersonate\"",
+		clusterRole("{apiGroups: [rbac.authorization.k8s.io], resources: [clusterroles], verbs: [bind]}"):                                 "does not hold the verb bind",
+		clusterRole("{apiGroups: [rbac.authorization.k8s.io], resources: [roles], verbs: [create]}"):                                      "writing objects of the group rbac.authorization.k8s.io",
+		clusterRole("{apiGroups: ['*'], resources: ['*'], verbs: ['*']}"):                                                                 "writing objects of the group *",
+		clusterRole("{apiGroups: [''], resources: [serviceaccounts/token], verbs: [create]}"):                                             "writing serviceaccounts/token",
+		clusterRole("{apiGroups: [''], resources: ['*'], verbs: [create]}"):                                                               "writing *",
+		clusterRole("{apiGroups: ['', apps], resources: [pods, serviceaccounts], verbs: ['*']}"):                                          "all verbs on serviceaccounts",
+		clusterRole("{apiGroups: [authentication.k8s.io], resources: [userextras], verbs: ['*']}"):                                        "all verbs on authentication.k8s.io",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, aggregationRule: {clusterRoleSelectors: []}}": "no aggregationRule",
+		clusterBinding("Group", ""):                                                                                                       "binds ServiceAccounts alone, and a subject is Group a",
+		clusterBinding("ServiceAccount", "staging"):                                                                                       "the release is in namespace \"production\", and the subject ServiceAccount a in \"staging\"",
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: a}}":                          "through admission",
+		"{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.example.com}}":                                     "responds for it",
+		"{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {name: a}}":                                      "is an identity",
+		"{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, metadata: {name: a}}":                                                 "is an identity",
+		"{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: a}}":                                  "is an identity",
+		"{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {externalIPs: [192.0.2.1]}}":                                          "CVE-2020-8554",
+		"{apiVersion: pipeops.io/v1alpha1, kind: App, metadata: {name: a}}":                                                               "agent's own",
+		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.pipeops.io}}":                        "permissions of the agent itself",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: kube-system}}":                                                                "belongs to Kubernetes",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: pipeops}}":                                                                    "the agent itself",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: a, labels: {pod-security.kubernetes.io/enforce: privileged}}}":                "pod security",
+		"{apiVersion: v1, kind: Node, metadata: {name: a}}":                                                                               "not a manifest of an application",
+		"{apiVersion: v1, kind: Event, metadata: {name: a}}":                                                                              "not a manifest of an application",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app.kubernetes.io/managed-by: pipeops}}}":                         "a mark of the agent's",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: {pipeops.io/set: production/other}}}":                         "a mark of the agent's",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {x.pipeops.io/y: z}}}":                                             "a mark of the agent's",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: pipeops-set-a}}":                                                              "inventories of sets",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: pipeops-release-a}}":                                                          "locks of releases",
+		"{apiVersion: v1, kind: Secret, metadata: {name: sh.helm.release.v1.a.v1}}":                                                       "in which Helm keeps releases",
+		"{apiVersion: v1, kind: Secret, metadata: {name: pipeops-agent-identity}}":                                                        "the agent keeps",
 	} {
 		err := agent.Check(parse(t, text))
 		refused := &problem.Error{}
@@ -87,6 +107,10 @@ func TestCheck(t *testing.T) {
 		"{apiVersion: v1, kind: Namespace, metadata: {name: a}}",
 		binding("Role", "ServiceAccount", ""),           // its own namespace
 		binding("Role", "ServiceAccount", "production"), // that the cluster takes it: internal/manifests/TestSet_RoleWithBinding
+		clusterBinding("ServiceAccount", "production"),
+		clusterRole("{apiGroups: [''], resources: [nodes, secrets, pods/exec], verbs: [get, list, watch, create]}, {nonResourceURLs: [/metrics], verbs: [get]}"),
+		clusterRole("{apiGroups: [monitoring.coreos.com], resources: ['*'], verbs: ['*']}, {apiGroups: [authentication.k8s.io], resources: [tokenreviews], verbs: [create]}"),
+		clusterRole("{apiGroups: ['*'], resources: ['*'], verbs: [get, list, watch]}"),
 		roleOf("['', coordination.k8s.io]", "[configmaps, leases]", "[get, list, watch, create]"),
 		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.example.com}}",
 	} {

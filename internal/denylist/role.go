@@ -32,6 +32,10 @@ func (a Agent) role(u *unstructured.Unstructured) error {
 		return granted(u)
 	case "RoleBinding":
 		return bound(u, subjects)
+	case "ClusterRole":
+		return grantedInCluster(u)
+	case "ClusterRoleBinding":
+		return boundInCluster(u, subjects)
 	}
 	return nil
 }

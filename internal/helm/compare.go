@@ -90,12 +90,11 @@ func restMapper(c *cluster) (meta.RESTMapper, error) {
 func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, key runnerapi.Key, o *object, all []*object, how comparison) (string, error) {
 	gvk := o.GroupVersionKind()
 	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-	if meta.IsNoMatchError(err) && comesAlong(o, all) {
+	if meta.IsNoMatchError(err) && definitionOf(o, all) != nil {
 		return "unknown", nil
 	}
 	if meta.IsNoMatchError(err) {
-		return "", inTemplate(o, problem.Errorf(problem.Invalid, "install what brings this kind first, or correct apiVersion and kind",
-			"the cluster has no kind %s in %s", gvk.Kind, o.GetAPIVersion()))
+		return "", unknownKind(o)
 	}
 	if err != nil {
 		return "", kubeproblem.From(err, "finding kind "+gvk.Kind)
@@ -177,8 +176,13 @@ func try(ctx context.Context, at dynamic.ResourceInterface, o *unstructured.Unst
 	})
 }
 
-// comesAlong reports whether the chart brings the definition of an object's kind.
-func comesAlong(o *object, all []*object) bool {
+func unknownKind(o *object) error {
+	return inTemplate(o, problem.Errorf(problem.Invalid, "install what brings this kind first, or correct apiVersion and kind",
+		"the cluster has no kind %s in %s", o.GetKind(), o.GetAPIVersion()))
+}
+
+// definitionOf returns the definition of an object's kind, if the chart brings it, or nil.
+func definitionOf(o *object, all []*object) *object {
 	for _, d := range all {
 		if d.kind() != "CustomResourceDefinition.apiextensions.k8s.io" {
 			continue
@@ -186,10 +190,10 @@ func comesAlong(o *object, all []*object) bool {
 		kind, _, _ := unstructured.NestedString(d.Object, "spec", "names", "kind")
 		group, _, _ := unstructured.NestedString(d.Object, "spec", "group")
 		if kind == o.GetKind() && group == o.GroupVersionKind().Group {
-			return true
+			return d
 		}
 	}
-	return false
+	return nil
 }
 
 // roleComesAlong reports whether the chart brings the role that a binding binds.
@@ -213,14 +217,14 @@ func about(o *object, err error) error {
 	return inTemplate(o, withRights(p))
 }
 
-// withRights names the manifest that grants what the agent lacks.
+// withRights names the command that grants what the agent lacks.
 func withRights(p *problem.Error) *problem.Error {
-	if p.Code != problem.Forbidden || !strings.HasPrefix(p.Detail, "the agent may not ") {
+	lacks := strings.HasPrefix(p.Detail, "the agent may not ") || strings.HasPrefix(p.Detail, "the agent grants no right that it does not hold itself")
+	if p.Code != problem.Forbidden || !lacks {
 		return p
 	}
 	q := *p
-	q.Fix = "have the owner of the cluster grant it: kubectl apply -f manifest-rights.yaml, " +
-		"or a role of the owner's own for the ServiceAccount pipeops-agent (docs/deployer/helm-releases.md)"
+	q.Fix = "have the owner of the cluster grant it: for this chart with pipeops-agent chart allow, or for all with manifest-rights.yaml (docs/deployer/helm-releases.md)"
 	return &q
 }
 

@@ -46,8 +46,10 @@ const (
 
 // Options describe where the agent runs and what it may fetch.
 type Options struct {
-	Namespace  string   // the agent's own
-	Namespaces []string // the only ones that it may manage; empty for all
+	Namespace string // the agent's own
+	// ServiceAccount is the agent's own; pipeops-agent when empty.
+	ServiceAccount string
+	Namespaces     []string // the only ones that it may manage; empty for all
 	// Replica is the name of this replica among the agent's.
 	Replica string
 	// Charts says from where charts may come.

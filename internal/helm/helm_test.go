@@ -273,7 +273,7 @@ func TestLookup_BoundByPolicy(t *testing.T) {
 	opts := byTest
 	opts.DryRun = true
 	var asked []runnerapi.ObjectIntent
-	opts.AdmitObjects = func(objects []runnerapi.ObjectIntent) error {
+	opts.Admit = func(_ *runnerapi.ChartIntent, objects []runnerapi.ObjectIntent) error {
 		for _, o := range objects {
 			if o.LookedUp {
 				asked = append(asked, o)
@@ -305,7 +305,7 @@ func TestRender_ChangedBetweenRuns(t *testing.T) {
 	env, r := releases(t, "two-faced")
 	opts := byTest
 	asked := 0
-	opts.AdmitObjects = func(objects []runnerapi.ObjectIntent) error { // the first time it looks well
+	opts.Admit = func(_ *runnerapi.ChartIntent, objects []runnerapi.ObjectIntent) error { // the first time it looks well
 		if asked++; asked > 1 {
 			return runnerapi.PolicyDenied("stay within it", "no %s", objects[0].Kind)
 		}

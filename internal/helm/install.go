@@ -64,7 +64,7 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 	if err := p.mine(); err != nil && !p.spec.Adopt {
 		return nil, err
 	}
-	login, err := p.login(ctx)
+	login, err := p.clients.login(ctx, p.key.Namespace, p.spec.Chart)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	p.lock.say("rendering the chart")
-	cfg, cluster, looking, err := p.configuration(p.opts.AdmitObjects)
+	cfg, cluster, looking, err := p.configuration(p.admit(p.opts))
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +88,7 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 	if pl.rendered, err = p.render(cfg, looking, archive, pl.values); err != nil {
 		return nil, err
 	}
+	p.chart = pl.intent(p.spec.Chart)
 	p.hold.Shrink(changing + pl.size)
 	refused, err := p.look(pl.objects)
 	if err != nil {
@@ -136,7 +137,7 @@ func (p *put) render(cfg *action.Configuration, looking *getter, archive []byte,
 	r := renderer{Process: p.Releases.opts.Render, key: p.key, revision: p.next(), upgrade: !p.installs(), spec: p.spec, caps: caps}
 	r.Reserved = true
 	r.Lookup = func(ctx context.Context, q render.Question) ([]byte, error) {
-		return looking.lookup(ctx, q, p.opts.AdmitObjects)
+		return looking.lookup(ctx, q, p.admit(p.opts))
 	}
 	out, err := r.do(p.ctx, archive, v)
 	if err == nil {
@@ -160,8 +161,8 @@ func (p *put) look(objects []*object) (refused map[*object]error, err error) {
 		rest = append(rest, o)
 	}
 	in, err := objectIntents(rest)
-	if err == nil && p.opts.AdmitObjects != nil {
-		err = p.opts.AdmitObjects(in)
+	if admit := p.admit(p.opts); err == nil && admit != nil {
+		err = admit(in)
 	}
 	if err != nil {
 		return nil, problem.Together(append(all, err))

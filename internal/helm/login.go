@@ -9,15 +9,16 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// login reads the credentials that a spec names.
-func (p *put) login(ctx context.Context) (*repository.Login, error) {
-	name := p.spec.Chart.CredentialsSecret
+// login reads the credentials that a chart's source names in the release's namespace.
+func (c *clients) login(ctx context.Context, namespace string, chart runnerapi.ChartSource) (*repository.Login, error) {
+	name := chart.CredentialsSecret
 	if name == "" {
 		return nil, nil
 	}
-	at, err := p.clients.core.Secrets(p.key.Namespace).Get(ctx, name, metav1.GetOptions{})
+	at, err := c.core.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		err = kubeproblem.From(err, "reading Secret "+name)
 		if known, ok := errors.AsType[*problem.Error](err); ok {
@@ -25,5 +26,5 @@ func (p *put) login(ctx context.Context) (*repository.Login, error) {
 		}
 		return nil, err
 	}
-	return repository.ReadLogin(name, at.Data, p.spec.Chart)
+	return repository.ReadLogin(name, at.Data, chart)
 }

@@ -27,7 +27,20 @@ type rendered struct {
 	// literal is a chart of what the templates became: what Helm renders of it is that.
 	literal *chart.Chart
 	objects []*object
-	size    int64 // in memory, in bytes
+	size    int64  // in memory, in bytes
+	digest  string // of the chart's files
+}
+
+// intent identifies the chart for the policy.
+func (r *rendered) intent(from runnerapi.ChartSource) *runnerapi.ChartIntent {
+	m, source := r.chart.Metadata, "--chart FILE"
+	switch {
+	case from.OCI != "":
+		source = "--chart " + from.OCI + " --version " + m.Version
+	case from.Repository != "":
+		source = "--chart " + from.Name + " --repo " + from.Repository + " --version " + m.Version
+	}
+	return &runnerapi.ChartIntent{Name: m.Name, Version: m.Version, Digest: r.digest, Source: source}
 }
 
 // capabilities returns what charts ask about the cluster.
@@ -104,7 +117,7 @@ func unrendered(err error, refused *problem.Error) error {
 // taken returns what the process made of a chart. What a chart that looked something up became is
 // not quoted.
 func taken(out render.Result) (*rendered, error) {
-	r := &rendered{chart: &chart.Chart{}, size: sizeOf(out)}
+	r := &rendered{chart: &chart.Chart{}, digest: out.Digest, size: sizeOf(out)}
 	if err := json.Unmarshal(out.Chart, r.chart); err != nil {
 		return nil, fmt.Errorf("read the chart: %w", err)
 	}

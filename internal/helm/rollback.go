@@ -26,7 +26,7 @@ func (r *Releases) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi
 		s.close()
 		return runnerapi.Release{}, err
 	}
-	revision, next, err := s.target(to.Revision, opts.AdmitObjects)
+	revision, next, err := s.target(to.Revision, opts)
 	if err != nil {
 		s.close()
 		return runnerapi.Release{}, err
@@ -36,7 +36,7 @@ func (r *Releases) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi
 		return s.rolledBack(ctx, revision, next)
 	}
 	return s.work(ctx, 3*to.TimeLimit()+overhead, func() error {
-		cfg, cluster, _, err := s.configuration(opts.AdmitObjects)
+		cfg, cluster, _, err := s.configuration(s.admit(opts))
 		if err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (r *Releases) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi
 }
 
 // target returns the revision to return to, with its objects, and asks whether they are allowed.
-func (s *session) target(revision int, admit func([]runnerapi.ObjectIntent) error) (record, []*object, error) {
+func (s *session) target(revision int, opts runnerapi.ReleaseOptions) (record, []*object, error) {
 	if err := s.exists(); err != nil {
 		return record{}, nil, err
 	}
@@ -75,8 +75,11 @@ func (s *session) target(revision int, admit func([]runnerapi.ObjectIntent) erro
 			return record{}, nil, err
 		}
 	}
+	if m := rel.Chart.Metadata; m != nil {
+		s.chart = &runnerapi.ChartIntent{Name: m.Name, Version: m.Version}
+	}
 	in, err := objectIntents(objects)
-	if err == nil && admit != nil {
+	if admit := s.admit(opts); err == nil && admit != nil {
 		err = admit(in)
 	}
 	return at, objects, err

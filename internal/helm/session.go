@@ -39,6 +39,7 @@ type session struct {
 	hold    *memory.Hold
 	history []record // as it was when the lock was taken, the newest first
 	store   *store
+	chart   *runnerapi.ChartIntent // that the command deploys; nil until it is rendered
 
 	ctx    context.Context // of the work: ends with the time limit, the lock and the agent
 	cancel context.CancelCauseFunc
@@ -212,6 +213,14 @@ func (s *session) exists() error {
 	return s.mine()
 }
 
+// admit returns how the policy is asked about objects of the command; nil if it is not asked.
+func (s *session) admit(opts runnerapi.ReleaseOptions) func([]runnerapi.ObjectIntent) error {
+	if opts.Admit == nil {
+		return nil
+	}
+	return func(objects []runnerapi.ObjectIntent) error { return opts.Admit(s.chart, objects) }
+}
+
 // configuration returns the configuration of Helm's actions. Templates get a narrower client than
 // their objects.
 func (s *session) configuration(admit func([]runnerapi.ObjectIntent) error) (*action.Configuration, *cluster, *getter, error) {
@@ -239,8 +248,11 @@ func (s *session) configuration(admit func([]runnerapi.ObjectIntent) error) (*ac
 // memory is measured.
 func (s *session) waits() { s.hold.Release() }
 
-func (s *session) limits() limits {
-	return limits{denylist.Agent{Namespace: s.opts.Namespace}, s.key.Namespace}
+func (s *session) limits() limits { return s.Releases.limits(s.key.Namespace) }
+
+// limits returns those of a release in a namespace.
+func (r *Releases) limits(namespace string) limits {
+	return limits{denylist.Agent{Namespace: r.opts.Namespace, ServiceAccount: r.opts.ServiceAccount}, namespace}
 }
 
 // work runs a command until it is done, without a time limit for the caller, and returns once it

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -38,6 +39,39 @@ func (k *Client) ReadPolicy(ctx context.Context) (map[string]string, error) {
 		return nil, nil
 	}
 	return policyData(&list.Items[0]), nil
+}
+
+// policyDocument is the key of the policy's ConfigMap that has the rules.
+const policyDocument = "policy.yaml"
+
+// EditPolicy changes the text of the policy, with the owner's rights: the agent has none for that.
+// edit is called again if others change it at the same time.
+func (k *Client) EditPolicy(ctx context.Context, edit func(text []byte) ([]byte, error)) error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.opts.Namespace, Name: PolicyConfigMap}}
+		err := k.client.Get(ctx, client.ObjectKeyFromObject(cm), cm)
+		missing := apierrors.IsNotFound(err)
+		if err != nil && !missing {
+			return err
+		}
+		before := cm.Data[policyDocument]
+		text, err := edit([]byte(before))
+		if err != nil || string(text) == before {
+			return err
+		}
+		if cm.Data == nil {
+			cm.Data = map[string]string{}
+		}
+		cm.Data[policyDocument] = string(text)
+		if missing {
+			return k.client.Create(ctx, cm)
+		}
+		return k.client.Update(ctx, cm)
+	})
+	if err != nil {
+		return fmt.Errorf("change %s: %w", k.PolicySource(), err)
+	}
+	return nil
 }
 
 // WatchPolicy calls set with the data of the policy's ConfigMap, nil if there is none, and again

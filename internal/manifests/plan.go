@@ -228,7 +228,7 @@ func (r *run) admitLeft(ctx context.Context, i *item) error {
 			return err
 		}
 	}
-	return r.admit(ref, runnerapi.ObjectIntent{Kind: kindOf(ref)})
+	return r.admit(ref, runnerapi.ObjectIntent{Kind: kindOf(ref), Name: ref.Name})
 }
 
 // prune deletes what left the set, in reverse order, with the propagation of its kind.

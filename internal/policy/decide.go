@@ -40,7 +40,11 @@ func (d Document) explain(i runnerapi.Intent, source string) (Rule, error) {
 	if refused != nil {
 		return Rule{}, refused
 	}
-	return Rule{}, runnerapi.PolicyDenied("only the owner of the cluster can allow it, by a rule in "+source,
+	fix := "only the owner of the cluster can allow it, by a rule in " + source
+	if i.Command == putRelease {
+		fix += ", which this makes: " + AllowChart(i)
+	}
+	return Rule{}, runnerapi.PolicyDenied(fix,
 		"no rule of the customer's policy allows Runner %s to do %s%s", i.Runner, i.Command, where(i))
 }
 
@@ -66,7 +70,7 @@ func (r Rule) about(i runnerapi.Intent) bool {
 		// Every Runner that may do anything with some resources may know which resources exist.
 		namespace = namespace || i.Discovers() && !r.Deny
 	}
-	return namespace && matches(r.Runners, i.Runner) && r.names(i)
+	return namespace && matches(r.Runners, i.Runner) && r.names(i) && r.release(i)
 }
 
 // names reports whether the rule's commands include this one.
@@ -149,6 +153,9 @@ func (r ruling) bounds(i runnerapi.Intent) error {
 			return err
 		}
 	}
+	if err := r.chart(i); err != nil {
+		return err
+	}
 	for _, o := range i.Objects {
 		if err := r.object(o); err != nil {
 			return err
@@ -193,8 +200,8 @@ func (r ruling) object(o runnerapi.ObjectIntent) error {
 	if o.LookedUp {
 		return r.lookup(o)
 	}
-	if !slices.ContainsFunc(r.Kinds, func(k string) bool { return k == anything || strings.EqualFold(k, o.Kind) }) {
-		return inObject(r.refuse("kind", "kinds", "allows objects of %s, not of %s", orNone(r.Kinds, "no kind"), o.Kind), o)
+	if !r.kind(o) {
+		return inObject(r.orAllowChart(r.refuse("kind", "kinds", "allows objects of %s, not of %s", orNone(r.Kinds, "no kind"), o.Kind+r.named(o))), o)
 	}
 	return inObject(r.brought(o), o)
 }

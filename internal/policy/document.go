@@ -31,8 +31,8 @@ type Document struct {
 	Rules []Rule `json:"rules,omitempty"`
 }
 
-// Rule decides whether some calls are allowed, and within which bounds. Runners, namespaces and
-// commands together select the calls; each stands for all if it is absent.
+// Rule decides whether some calls are allowed, and within which bounds. Runners, namespaces,
+// commands and releases together select the calls; each stands for all if it is absent.
 type Rule struct {
 	// Name appears in refusals and in the audit log.
 	Name string `json:"name"`
@@ -46,7 +46,12 @@ type Rule struct {
 	// Commands are names of calls, or read, write or * for all such. What is named
 	// access is in none of these three.
 	Commands []string `json:"commands,omitempty"`
+	// Releases are names of Helm releases. With it, the rule is about no other call than those about
+	// one release.
+	Releases []string `json:"releases,omitempty"`
 
+	// Charts are those that releases may be of. Absent, any.
+	Charts []Chart `json:"charts,omitempty"`
 	// Images are registries, or repositories and what is below them, from which
 	// alone images may be run.
 	Images []string `json:"images,omitempty"`
@@ -64,6 +69,7 @@ type Rule struct {
 	// limits then.
 	MaxResources *runnerapi.ResourceAmounts `json:"maxResources,omitempty"`
 	// Kinds are those that raw manifests and charts may have: KIND or KIND.GROUP; "*" for any.
+	// KIND/NAME or KIND.GROUP/NAME is the object of that name alone.
 	Kinds []string `json:"kinds,omitempty"`
 	// Lookups are kinds that templates of charts may look up in the release's namespace, as in
 	// Kinds. Absent, all but Secrets.
@@ -80,6 +86,15 @@ type Rule struct {
 	// ApproveUnseen lets the owner approve commands that cannot be shown whole, such as sessions
 	// with input and large bodies. Otherwise these are refused.
 	ApproveUnseen bool `json:"approveUnseen,omitempty"`
+}
+
+// Chart is a chart that releases may be of.
+type Chart struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	// Digest is the h1 hash of the chart's files. Absent, any chart of that name and version is
+	// allowed, and a Runner can make one.
+	Digest string `json:"digest,omitempty"`
 }
 
 // auditRequired is the value of Audit that refuses commands without a record.
@@ -108,13 +123,21 @@ var planned = map[string]runnerapi.Access{
 const ApplyManifests = "apply-manifests"
 
 // bringKinds are the commands that kinds bounds: they bring objects of any kind.
-var bringKinds = []string{ApplyManifests, "put-release", "rollback-release"}
+var bringKinds = []string{ApplyManifests, putRelease, rollbackRelease}
+
+// releaseCommands are the commands about one release, which releases selects.
+var releaseCommands = []string{putRelease, rollbackRelease, "delete-release", "get-release", "list-release-history"}
+
+// chartCommands are the commands that charts bounds: they deploy a chart.
+var chartCommands = []string{putRelease, rollbackRelease}
+
+const putRelease, rollbackRelease = "put-release", "rollback-release"
 
 // sessionCommands are the commands that record is about: they run commands in containers.
 var sessionCommands = []string{runnerapi.ExecCall, runnerapi.KubernetesCall}
 
 // lookupCommands are the commands that lookups bounds: they execute templates.
-var lookupCommands = []string{"put-release"}
+var lookupCommands = []string{putRelease}
 
 // Commands returns all that a policy may name, by their access.
 func Commands() map[string]runnerapi.Access {

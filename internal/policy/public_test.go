@@ -58,7 +58,7 @@ func TestPolicy_PublicHosts(t *testing.T) {
 	assert.NoError(t, load(t, rule+", public: true}]").Decide(i))
 	assert.NoError(t, load(t, "").Decide(publishing()["App"]), "the default policy keeps what the agent's default promises")
 	_, err := policy.Parse([]byte("rules: [{name: r, deny: true, public: false}]"))
-	assert.ErrorContains(t, err, "takes no images, hosts, public")
+	assert.ErrorContains(t, err, "takes no images, charts, hosts, public")
 }
 
 // TestPolicy_OutsideWithoutHost expects the same of every way in that names no host, by an object

@@ -25,8 +25,8 @@ const (
 	maxFiles    = 5000
 )
 
-// unpack reads a chart's archive.
-func unpack(data []byte) (*chartv2.Chart, *Problem) {
+// unpack reads a chart's archive, and returns ContentDigest of it as well.
+func unpack(data []byte) (c *chartv2.Chart, digest string, failed *Problem) {
 	const fix = "pack it with helm package, and see what helm lint says"
 	bad := func(err error) *Problem {
 		if p, ok := errors.AsType[*problem.Error](err); ok {
@@ -35,17 +35,23 @@ func unpack(data []byte) (*chartv2.Chart, *Problem) {
 		return wrong(fix, "this is not a chart: %v", err).Problem
 	}
 	if err := weigh(data); err != nil {
-		return nil, bad(err)
+		return nil, "", bad(err)
 	}
 	archive.MaxDecompressedChartSize = maxUnpacked
-	c, err := loader.LoadArchive(bytes.NewReader(data))
+	files, err := archive.LoadArchiveFiles(bytes.NewReader(data))
 	if err != nil {
-		return nil, bad(err)
+		return nil, "", bad(err)
+	}
+	if digest, err = digestOf(files); err != nil {
+		return nil, "", bad(err)
+	}
+	if c, err = loader.LoadFiles(files); err != nil {
+		return nil, "", bad(err)
 	}
 	if err := installable(c); err != nil {
-		return nil, bad(err)
+		return nil, "", bad(err)
 	}
-	return c, nil
+	return c, digest, nil
 }
 
 // weigh looks at an archive without keeping anything of it.

@@ -30,7 +30,7 @@ const (
 // release renders as `helm install` and `helm upgrade` do. What the agent and Helm read again later
 // is read here first, where there is a limit.
 func release(j Job, ask asker) Result {
-	c, failed := unpack(j.Archive)
+	c, digest, failed := unpack(j.Archive)
 	if failed != nil {
 		return Result{Problem: failed}
 	}
@@ -62,7 +62,7 @@ func release(j Job, ask asker) Result {
 		failed.Message = "the chart does not render: " + failed.Message
 		return Result{Problem: failed}
 	}
-	r := Result{Chart: whole}
+	r := Result{Chart: whole, Digest: digest}
 	for _, name := range slices.Sorted(maps.Keys(rendered)) {
 		r.Texts = append(r.Texts, Text{name, []byte(rendered[name])})
 	}

@@ -45,9 +45,9 @@ func Start(ctx context.Context, service, version string, getenv func(string) str
 	if err != nil {
 		return nil, err
 	}
-	exporter, err := exporterFor(ctx, protocol)
+	exporter, err := exporterFor(ctx, protocol, getenv)
 	if err != nil {
-		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_*: %w", err)
+		return nil, err
 	}
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithService(), // with an ID of the instance
 		resource.WithAttributes(semconv.ServiceName(service), semconv.ServiceVersion(version)), resource.WithFromEnv())
@@ -106,12 +106,21 @@ func protocolOf(getenv func(string) string) (string, error) {
 }
 
 // exporterFor connects to the collector when there are spans to send. The exporters read the other
-// variables themselves: endpoint, headers, certificates, timeouts.
-func exporterFor(ctx context.Context, protocol string) (sdktrace.SpanExporter, error) {
-	if protocol == protocolGRPC {
-		return otlptracegrpc.New(ctx)
+// variables themselves, such as endpoint and headers, but for the files of certificates.
+func exporterFor(ctx context.Context, protocol string, getenv settings) (exporter sdktrace.SpanExporter, err error) {
+	source, err := getenv.files()
+	if err != nil {
+		return nil, err
 	}
-	return otlptracehttp.New(ctx)
+	if protocol == protocolGRPC {
+		exporter, err = otlptracegrpc.New(ctx, overGRPC(source)...)
+	} else {
+		exporter, err = otlptracehttp.New(ctx, getenv.overHTTP(source)...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_*: %w", err)
+	}
+	return exporter, nil
 }
 
 func clip(text string) string { return text[:min(len(text), 64)] }

@@ -36,8 +36,9 @@ func (b fakeReleases) Deploy(ctx context.Context, key runnerapi.Key, spec runner
 		return runnerapi.Release{}, err
 	}
 	object := runnerapi.ObjectIntent{Location: "Service guide", Kind: "Service"}
-	if opts.AdmitObjects != nil {
-		if err := opts.AdmitObjects([]runnerapi.ObjectIntent{object}); err != nil {
+	chart := &runnerapi.ChartIntent{Name: "guide", Version: "1.0.0"}
+	if opts.Admit != nil {
+		if err := opts.Admit(chart, []runnerapi.ObjectIntent{object}); err != nil {
 			return runnerapi.Release{}, err
 		}
 	}

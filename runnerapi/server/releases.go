@@ -57,8 +57,8 @@ func (s *releaseCalls) routes() {
 // releaseOptions returns options with which the policy is asked about what a chart brings.
 func (s *releaseCalls) releaseOptions(ctx context.Context, p params.Write) runnerapi.ReleaseOptions {
 	opts := runnerapi.ReleaseOptions{WriteOptions: s.writeOptions(ctx, p)}
-	opts.AdmitObjects = func(objects []runnerapi.ObjectIntent) error {
-		return s.guard.Bring(ctx, func(i *runnerapi.Intent) { i.Objects = objects })
+	opts.Admit = func(chart *runnerapi.ChartIntent, objects []runnerapi.ObjectIntent) error {
+		return s.guard.Bring(ctx, func(i *runnerapi.Intent) { i.Chart, i.Objects = chart, objects })
 	}
 	return opts
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
+	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -137,7 +138,7 @@ func (u *upstream) archive(ctx context.Context, c components.Chart) (archive []b
 	from := cmp.Or(u.mirror, c.Repository)
 	archive, err = u.fetch.Chart(ctx, runnerapi.ChartSource{Repository: from, Name: c.Name, Version: c.Version}, nil)
 	if err == nil {
-		digest, err = components.ContentDigest(archive)
+		digest, err = render.ContentDigest(archive)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("chart %s from %s: %w\n(fix: run this where that address can be reached, or put the archives into shared/charts beside the repository)", c, from, err)

@@ -30,6 +30,8 @@ type streams struct {
 	Bytes   int `flag:"bytes" usual:"1073741824" short:"67108864" help:"bytes to forward and to copy, each way"`
 	Flood   int `flag:"flood" usual:"4000" help:"lines a second of the pod that floods"`
 	Rounds  int `flag:"rounds" usual:"5" short:"2" help:"rounds of commands without and with a stalled reader"`
+	Creates int `flag:"creates" usual:"2000" short:"100" help:"objects to create by the Kubernetes API in each round"`
+	Patches int `flag:"patches" usual:"200" short:"50" help:"patches of them"`
 	Inside  int `flag:"inside" usual:"20" short:"5" help:"commands and forwarded ports that are open when the other side goes"`
 
 	rig
@@ -59,6 +61,7 @@ func (b *streams) Measure(ctx context.Context, r *run.Run) {
 	r.Step("50 commands a second without and with a stalled reader", func() { b.measureStalled(ctx) })
 	r.Step(fmt.Sprintf("%d followed logs for %d s", b.Apps*b.Streams, b.Seconds), func() { b.measureLogs(ctx) })
 	r.Step(fmt.Sprintf("%d MiB each way", b.Bytes>>20), func() { b.measureBytes(ctx) })
+	r.Step(fmt.Sprintf("%d creates and %d patches by the Kubernetes API", b.Creates, b.Patches), func() { b.measureWrites(ctx) })
 	r.Step(fmt.Sprintf("%d stalled readers at once", crowd), func() { b.measureCrowd(ctx) })
 	r.Step("who goes takes the streams along", func() { b.measureEnds(ctx) })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/browser"
 	"github.com/pipeops/pipeops-vm-agent/test/dex"
@@ -25,7 +26,7 @@ func TestConsole_SignInAtDex(t *testing.T) {
 	roots.AddCert(d.Certificate)
 	o := newOffice(t, func(c *controlplane.Config) {
 		c.OpenID = openid.Config{
-			Issuer: d.Issuer, ClientID: "console", ClientSecret: "secret", Roots: roots,
+			Issuer: d.Issuer, ClientID: "console", ClientSecret: "secret", TLS: tlsfiles.Fixed(roots),
 			NameClaim: openid.DefaultNameClaim, GroupsClaim: openid.DefaultGroupsClaim, Scopes: openid.DefaultScopes,
 			Roles: map[string]string{dex.Group: operators.RoleAdmin},
 		}

@@ -14,9 +14,11 @@ import (
 
 // Exit codes of pipeops-runner, as its help lists them.
 const (
-	exitFailed   = 3 // the App is Failed
-	exitNotFound = 4
-	exitRefused  = 7
+	exitFailed      = 3 // the App is Failed
+	exitNotFound    = 4
+	exitUnreachable = 5
+	exitNoOutcome   = 6
+	exitRefused     = 7
 )
 
 // pipeops runs pipeops-runner in the tests' namespace and wants success.

@@ -55,10 +55,11 @@ func (o *ownCluster) client() (*kube.Client, error) {
 // policyCheck tries a command against a policy.
 type policyCheck struct {
 	ownCluster
-	file      string
+	place     policyPlace
 	runner    string
 	key       string
 	namespace string
+	release   string
 	app       appFlags
 	objects   objectFlags
 }
@@ -83,17 +84,18 @@ func newPolicyCheck() *cobra.Command {
 	}
 	fl := cmd.Flags()
 	c.add(cmd)
-	fl.StringVar(&c.file, "file", os.Getenv("PIPEOPS_POLICY_FILE"), "file to read the policy from (default: the policy in the cluster)")
+	c.place.add(fl)
 	fl.StringVar(&c.runner, "runner", "", "name of the Runner that sends the command")
 	fl.StringVar(&c.key, "key", "", "fingerprint of that Runner's key, to check whether the policy pins it")
 	fl.StringVarP(&c.namespace, "namespace", "n", "", "namespace that the command affects")
+	fl.StringVar(&c.release, "release", "", "name of the release that the command affects")
 	c.objects.add(fl)
 	c.app.add(fl)
 	return cmd
 }
 
 func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) error {
-	doc, source, err := c.read(ctx)
+	doc, source, err := c.place.read(ctx, &c.ownCluster)
 	if err != nil {
 		return fmt.Errorf("%s: %w", source, err)
 	}
@@ -125,23 +127,6 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 	return cli.Print(out, said)
 }
 
-// read returns the policy in the file, or that in the cluster.
-func (c *policyCheck) read(ctx context.Context) (doc policy.Document, source string, err error) {
-	if c.file != "" {
-		doc, err = policy.ReadFile(c.file)
-		return doc, c.file, err
-	}
-	k, err := c.client()
-	if err != nil {
-		return doc, "the policy", err
-	}
-	data, err := k.ReadPolicy(ctx)
-	if err == nil {
-		doc, err = policy.FromConfigMap(data)
-	}
-	return doc, k.PolicySource(), err
-}
-
 // intent returns the command that is tried.
 func (c *policyCheck) intent(command string) (runnerapi.Intent, error) {
 	all := policy.Commands()
@@ -155,7 +140,7 @@ func (c *policyCheck) intent(command string) (runnerapi.Intent, error) {
 	if !known {
 		return runnerapi.Intent{}, fmt.Errorf("%q is not a command (fix: use one that `pipeops-agent policy commands` lists)", command)
 	}
-	i := runnerapi.Intent{Command: command, Access: access, Runner: c.runner, Namespace: c.namespace, Recorded: true}
+	i := runnerapi.Intent{Command: command, Access: access, Runner: c.runner, Namespace: c.namespace, Name: c.release, Recorded: true}
 	return i, cmp.Or(c.objects.bring(&i), c.app.bring(&i))
 }
 

@@ -22,11 +22,11 @@ sent ahead of those that wait for the webhook.`,
 		Example: "  pipeops-controlplane webhook test pager",
 		Args:    cli.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			roots, err := ca.Roots()
+			source, err := ca.TLS()
 			if err != nil {
 				return cli.Usage(err)
 			}
-			a.settings.Webhooks = webhook.Options{Roots: roots, UserAgent: "pipeops-controlplane/" + version}
+			a.settings.Webhooks = webhook.Options{TLS: source, UserAgent: "pipeops-controlplane/" + version}
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
 				result, err := operatorapi.TestWebhook.Do(ctx, admin, operatorapi.WebhookInput{Webhook: args[0]})
 				if err != nil {

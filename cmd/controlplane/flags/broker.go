@@ -5,13 +5,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
+	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
@@ -73,16 +73,9 @@ func (b *Broker) read() ([]string, *tls.Config, error) {
 
 // LoadCAs reads the CAs, which are then the only trusted ones.
 func LoadCAs(name, file string) (*x509.CertPool, error) {
-	return addCAs(x509.NewCertPool(), name, file)
-}
-
-func addCAs(pool *x509.CertPool, name, file string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(file)
+	conf, err := (&tlsfiles.Files{CA: file, CAName: name}).Config()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s: %s holds no certificate in PEM", name, file)
-	}
-	return pool, nil
+	return conf.RootCAs, nil
 }

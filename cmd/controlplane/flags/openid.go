@@ -1,7 +1,6 @@
 package flags
 
 import (
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -25,7 +24,7 @@ func (o *OpenID) Add(f *pflag.FlagSet) {
 	f.StringVar(&o.cfg.Issuer, "openid-issuer", "", "URL of the OpenID Connect provider by which operators sign in to the console; empty for none")
 	f.StringVar(&o.cfg.ClientID, "openid-client-id", "", "ID of this control plane at the OpenID Connect provider")
 	f.StringVar(&o.secretFile, "openid-client-secret-file", "", "file with the client's secret, read at each sign-in (default: the variable "+EnvOpenIDSecret+")")
-	f.StringVar(&o.caFile, "openid-ca", "", "file with the CAs of the OpenID Connect provider, in addition to the machine's CAs")
+	f.StringVar(&o.caFile, "openid-ca", "", "file with the CAs of the OpenID Connect provider, in addition to the machine's CAs; read again when it changes")
 	f.StringVar(&o.cfg.NameClaim, "openid-name-claim", openid.DefaultNameClaim, "claim of the ID token with the operator's name; email must be verified")
 	f.StringVar(&o.cfg.GroupsClaim, "openid-groups-claim", openid.DefaultGroupsClaim, "claim of the ID token with the operator's groups")
 	f.StringSliceVar(&o.cfg.Scopes, "openid-scope", openid.DefaultScopes, "scopes to request beside openid, separated by commas")
@@ -56,13 +55,8 @@ func (o *OpenID) Config() (openid.Config, error) {
 		}
 		cfg.Roles[group] = role
 	}
-	if o.caFile != "" {
-		pool, err := x509.SystemCertPool()
-		if err != nil {
-			pool = x509.NewCertPool() // a machine without any
-		}
-		cfg.Roots, err = addCAs(pool, "--openid-ca", o.caFile)
-		errs = append(errs, err)
-	}
+	var err error
+	cfg.TLS, err = moreCAs("--openid-ca", o.caFile)
+	errs = append(errs, err)
 	return cfg, errors.Join(errs...)
 }

@@ -1,9 +1,9 @@
 package flags
 
 import (
-	"crypto/x509"
-
 	"github.com/spf13/pflag"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 )
 
 // WebhookCA is the flag for receivers in a private network.
@@ -11,17 +11,18 @@ type WebhookCA struct{ file string }
 
 // Add adds the flag.
 func (c *WebhookCA) Add(f *pflag.FlagSet) {
-	f.StringVar(&c.file, "webhook-ca", "", "file with the CAs of webhook receivers, in addition to the machine's CAs")
+	f.StringVar(&c.file, "webhook-ca", "", "file with the CAs of webhook receivers, in addition to the machine's CAs; read again when it changes")
 }
 
-// Roots returns the CAs that a receiver's certificate may be of; nil means the machine's.
-func (c *WebhookCA) Roots() (*x509.CertPool, error) {
-	if c.file == "" {
+// TLS returns the CAs that a receiver's certificate may be of; nil means the machine's.
+func (c *WebhookCA) TLS() (tlsfiles.Source, error) { return moreCAs("--webhook-ca", c.file) }
+
+// moreCAs returns the CAs in a file in addition to the machine's. Without a file, it returns nil.
+func moreCAs(name, file string) (tlsfiles.Source, error) {
+	if file == "" {
 		return nil, nil
 	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool() // a machine without any
-	}
-	return addCAs(pool, "--webhook-ca", c.file)
+	files := &tlsfiles.Files{CA: file, CAName: name, Machines: true}
+	_, err := files.Config()
+	return files.Config, err
 }

@@ -109,7 +109,7 @@ func (s *controlPlane) run(ctx context.Context) error {
 	var noKey error
 	s.cfg.CAKey, noKey = s.Data.CAKey()
 	var unread error
-	s.cfg.WebhookRoots, unread = s.hooks.Roots()
+	s.cfg.WebhookTLS, unread = s.hooks.TLS()
 	var noOpenID error
 	s.cfg.OpenID, noOpenID = s.openID.Config()
 	if err := errors.Join(err, wrong, noKey, unread, noOpenID, s.broker.Apply(&s.cfg), s.limits.Apply(&s.cfg), s.gateway.Apply(&s.cfg), s.cfg.Validate()); err != nil {

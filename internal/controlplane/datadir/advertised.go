@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
@@ -96,6 +97,11 @@ func (b RunnerBroker) Read() (credentials.Broker, error) {
 			return c, fmt.Errorf("what Runners need to reach the broker: %w; correct --broker-url-file, or --runner-broker-url-file or --broker-ca of `pipeops-controlplane serve`", err)
 		}
 		*to = strings.TrimSpace(string(text))
+	}
+	if c.URL != "" { // the file may have changed since serve has checked it
+		if err := rabbitmq.CheckURLs(strings.Split(c.URL, ",")); err != nil {
+			return c, fmt.Errorf("what Runners need to reach the broker: %s: %w; correct the file", b.URLFile, err)
+		}
 	}
 	return c, nil
 }

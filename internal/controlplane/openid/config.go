@@ -2,7 +2,6 @@ package openid
 
 import (
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"net/url"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
+	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 )
 
 // The defaults of Config.
@@ -28,8 +28,8 @@ type Config struct {
 	ClientID, ClientSecret string
 	// Reread returns the client's secret as it is now; nil if it does not change.
 	Reread func() (string, error)
-	// Roots are the CAs of the issuer; nil means the machine's.
-	Roots *x509.CertPool
+	// TLS has the CAs of the issuer; nil means the machine's.
+	TLS tlsfiles.Source
 	// NameClaim is the claim of the ID token that becomes the operator's name, and GroupsClaim the
 	// one with the groups.
 	NameClaim, GroupsClaim string

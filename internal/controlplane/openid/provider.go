@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
+	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 )
 
 const (
@@ -68,10 +68,9 @@ func (d *discovered) client(secret string) *oauth2.Config {
 // New returns the provider. The address is that to which it sends browsers back.
 func New(cfg Config, back string, now func() time.Time) *Provider {
 	transport := proxy.FromEnvironment().Use(http.DefaultTransport.(*http.Transport).Clone())
-	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.Roots}
 	return &Provider{
 		cfg: cfg, now: now, back: back, turn: make(chan struct{}, 1),
-		client: &http.Client{Timeout: callTimeout, Transport: bounded{transport}},
+		client: &http.Client{Timeout: callTimeout, Transport: bounded{tlsfiles.NewTransport(transport, cfg.TLS)}},
 	}
 }
 

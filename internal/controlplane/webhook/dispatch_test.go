@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -264,7 +265,7 @@ func TestWebhook_SecretsNotLogged(t *testing.T) {
 func TestWebhook_VerifiesReceiver(t *testing.T) {
 	w, r := newWorld(t), newReceiver(t)
 	hook := w.hook("pager", r)
-	s := NewSender(hook, Options{Roots: x509.NewCertPool()})
+	s := NewSender(hook, Options{TLS: tlsfiles.Fixed(x509.NewCertPool())})
 	defer s.Close()
 	require.ErrorContains(t, s.Send(t.Context(), "1", []byte("{}")).Err, "unknown authority")
 	assert.Zero(t, r.called())

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 )
 
 func TestWebhook_SignsLikeSpec(t *testing.T) {
@@ -84,7 +85,7 @@ func TestWebhook_HostileReceivers(t *testing.T) {
 	w.roots.AddCert(r.Certificate())
 	w.roots.AddCert(victim.Certificate())
 	for path, want := range map[string]string{"/redirect": "redirects are not followed", "/endless": "", "/header": "header"} {
-		s := NewSender(store.Webhook{URL: r.URL + path, AllowPrivate: true, Secret: NewSecret()}, Options{Roots: w.roots})
+		s := NewSender(store.Webhook{URL: r.URL + path, AllowPrivate: true, Secret: NewSecret()}, Options{TLS: tlsfiles.Fixed(w.roots)})
 		err := s.Send(t.Context(), "1", []byte("{}")).Err
 		s.Close()
 		if want == "" {

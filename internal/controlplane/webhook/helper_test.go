@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
@@ -192,7 +193,7 @@ func (w *world) hook(name string, r *receiver, change ...func(*store.Webhook)) s
 }
 
 func (w *world) dispatcher() *Dispatcher {
-	d := NewDispatcher(w.store, Options{Roots: w.roots, UserAgent: "test", Now: w.now, callTimeout: w.callTimeout}, zerolog.New(w.log))
+	d := NewDispatcher(w.store, Options{TLS: tlsfiles.Fixed(w.roots), UserAgent: "test", Now: w.now, callTimeout: w.callTimeout}, zerolog.New(w.log))
 	d.firstRetry = 10 * time.Millisecond
 	return d
 }

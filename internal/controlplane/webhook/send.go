@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -39,8 +38,8 @@ type Sender struct {
 
 // Options configure all senders.
 type Options struct {
-	// Roots are the CAs that receivers' certificates may be of; nil means the machine's.
-	Roots     *x509.CertPool
+	// TLS has the CAs that receivers' certificates may be of; nil means the machine's.
+	TLS       tlsfiles.Source
 	UserAgent string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -61,7 +60,6 @@ func NewSender(hook store.Webhook, o Options) *Sender {
 	timeout := cmp.Or(o.callTimeout, callTimeout)
 	transport := &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: timeout / 2, Control: g.control}).DialContext,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.Roots},
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxAnswerHeader,
@@ -69,7 +67,7 @@ func NewSender(hook store.Webhook, o Options) *Sender {
 		IdleConnTimeout:        idleFor,
 	}
 	return &Sender{hook: hook, userAgent: o.UserAgent, now: o.Now, client: &http.Client{
-		Transport: transport, Timeout: timeout,
+		Transport: tlsfiles.NewTransport(transport, o.TLS), Timeout: timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
 var errAside = errors.New("--aside goes with --watch")
@@ -61,15 +62,33 @@ func (c *agentsCommand) events(l *base.Login, log zerolog.Logger) (*announce.Con
 	if c.aside {
 		queue = rabbitmq.RunnerWatchQueue(l.Runner, uuid.NewString())
 	}
-	config := rabbitmq.Config{URLs: strings.Split(l.Broker.URL, ","), Log: log, Name: "pipeops-runner agents --watch"}
-	if l.Broker.CA != "" {
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM([]byte(l.Broker.CA)) {
-			return nil, cli.Usage(errors.New("credentials: broker.ca holds no certificate"))
+	urls, conf, err := brokers(l.Broker)
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	config := rabbitmq.Config{URLs: urls, TLS: conf, Log: log, Name: "pipeops-runner agents --watch"}
+	config.Reread = func() ([]string, *tls.Config, error) { // the broker's password may be another by now
+		now, err := credentials.Load(l.File)
+		if err != nil {
+			return nil, nil, err
 		}
-		config.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+		return brokers(now.Broker)
 	}
 	return &announce.ConsumerConfig{Config: config, Queue: queue}, nil
+}
+
+// brokers returns the brokers' URLs, and how their certificates are verified; nil for the machine's
+// CAs.
+func brokers(b credentials.Broker) ([]string, *tls.Config, error) {
+	urls := strings.Split(b.URL, ",")
+	if b.CA == "" {
+		return urls, nil, nil
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(b.CA)) {
+		return nil, nil, errors.New("credentials: broker.ca holds no certificate")
+	}
+	return urls, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}, nil
 }
 
 // watchLine is a change as -o json and -o yaml show it.

@@ -90,9 +90,9 @@ func TestAgentOptional(t *testing.T) {
 }
 
 func TestReadLimited(t *testing.T) {
-	text, err := ReadLimited("-", strings.NewReader("1234"), 4)
+	text, err := cli.ReadLimited("-", strings.NewReader("1234"), 4)
 	require.NoError(t, err)
 	assert.Equal(t, "1234", string(text))
-	_, err = ReadLimited("-", strings.NewReader("12345"), 4)
+	_, err = cli.ReadLimited("-", strings.NewReader("12345"), 4)
 	assert.EqualError(t, err, "-: has more than 4 bytes")
 }

@@ -22,6 +22,7 @@ import (
 // use, comes from keep.
 type Login struct {
 	credentials.Credentials
+	File string // of the credentials
 	Keep *kept.Login
 
 	streams  Streams
@@ -64,7 +65,7 @@ func (a *CLI) Login() (*Login, error) {
 	if err != nil {
 		return nil, &ExitError{Err: err, Code: ExitUsage}
 	}
-	return &Login{Credentials: creds, Keep: keep, streams: a.Streams, patience: a.Patience, around: a.inspected}, nil
+	return &Login{Credentials: creds, File: path, Keep: keep, streams: a.Streams, patience: a.Patience, around: a.inspected}, nil
 }
 
 // Snapshot sends one request to the control plane, with the few retries of its client.

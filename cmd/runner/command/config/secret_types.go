@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -46,7 +45,7 @@ func (f *certificateFlags) spec(kind string, in io.Reader) (runnerapi.SecretSpec
 	}
 	spec := runnerapi.SecretSpec{Type: typeTLS, Data: map[string]string{}}
 	for name, path := range map[string]string{"tls.crt": f.cert, "tls.key": f.key} {
-		pem, err := base.ReadLimited(path, in, maxSecret)
+		pem, err := cli.ReadLimited(path, in, maxSecret)
 		if err != nil {
 			return spec, cli.Usage(fmt.Errorf("%s: %w", name, err))
 		}
@@ -82,7 +81,7 @@ func (f *registryFlags) spec(kind string, in io.Reader) (runnerapi.SecretSpec, e
 	case strings.ContainsAny(f.server, " \t\n"):
 		return runnerapi.SecretSpec{}, cli.Usage(errors.New("--docker-server: expected a registry such as ghcr.io"))
 	}
-	raw, err := base.ReadLimited("-", in, maxPassword)
+	raw, err := cli.ReadLimited("-", in, maxPassword)
 	if err != nil {
 		return runnerapi.SecretSpec{}, cli.Usage(fmt.Errorf("the registry's password: %w", err))
 	}

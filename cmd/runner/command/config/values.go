@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
@@ -56,7 +55,7 @@ func (f *valueFlags) gather(in io.Reader) (values, error) {
 }
 
 func (v values) addFrom(key, path string, in io.Reader) error {
-	value, err := base.ReadLimited(path, in, maxSecret)
+	value, err := cli.ReadLimited(path, in, maxSecret)
 	if err != nil {
 		return cli.Usage(fmt.Errorf("key %q: %w", key, err))
 	}

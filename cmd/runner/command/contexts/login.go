@@ -68,7 +68,7 @@ func readCredentials(a *base.CLI, path string) (credentials.Credentials, error) 
 	if path != "-" {
 		return credentials.Load(path)
 	}
-	text, err := base.ReadLimited(path, a.In, maxCredentials)
+	text, err := cli.ReadLimited(path, a.In, maxCredentials)
 	if err != nil {
 		return credentials.Credentials{}, err
 	}

@@ -49,7 +49,7 @@ func (f *runFlags) read(spec any) error {
 	if f.file == "" {
 		return nil
 	}
-	text, err := base.ReadLimited(f.file, f.In, base.MaxManifest)
+	text, err := cli.ReadLimited(f.file, f.In, base.MaxManifest)
 	if err == nil {
 		err = appfile.Decode(text, spec)
 	}

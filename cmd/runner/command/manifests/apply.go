@@ -91,7 +91,7 @@ func (c *applyCommand) read() (*manifestFiles, error) {
 			}
 		}
 		for _, path := range paths {
-			text, err := base.ReadLimited(path, c.In, runnerapi.MaxManifestsBody)
+			text, err := cli.ReadLimited(path, c.In, runnerapi.MaxManifestsBody)
 			if err != nil {
 				return nil, err
 			}

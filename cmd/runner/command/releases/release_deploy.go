@@ -2,18 +2,12 @@ package releases
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
-	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli/chartflags"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -21,8 +15,8 @@ import (
 type releaseDeploy struct {
 	releaseCommand
 	spec   runnerapi.ReleaseSpec
-	chart  string
-	values values
+	chart  chartflags.Chart
+	values chartflags.Values
 }
 
 func newReleaseDeploy(a *base.CLI) *cobra.Command {
@@ -45,7 +39,7 @@ deploy, it leaves a failed revision, and the next deploy can continue.`,
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.gather(); err != nil {
-				return err
+				return cli.Usage(err)
 			}
 			return c.run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
 				return t.Releases().Deploy(ctx, key, c.spec, opts)
@@ -55,11 +49,8 @@ deploy, it leaves a failed revision, and the next deploy can continue.`,
 	c.add(cmd)
 	c.fleet.Add(cmd)
 	f := cmd.Flags()
-	f.StringVar(&c.chart, "chart", "", "chart: NAME with --repo, oci://HOST/PATH, a directory or an archive")
-	f.StringVar(&c.spec.Chart.Repository, "repo", "", "URL of the chart's repository")
-	f.StringVar(&c.spec.Chart.Version, "version", "", "version of the chart, or with --repo a range such as ^1.4 (default: the newest)")
-	f.StringVar(&c.spec.Chart.CredentialsSecret, "credentials-secret", "", "Secret in the namespace with url, username and password for the repository or registry")
-	c.values.add(f)
+	c.chart.Add(f)
+	c.values.Add(f)
 	f.BoolVar(&c.spec.ReuseValues, "reuse-values", false, "merge the values over the release's, and keep the defaults of its chart")
 	f.BoolVar(&c.spec.ResetThenReuseValues, "reset-then-reuse-values", false, "merge the values over those that the release was given, and take the new chart's defaults")
 	f.StringVar(&c.spec.Timeout, "timeout", "", "how long objects may take to become ready, at most 1h (default 5m)")
@@ -74,54 +65,9 @@ deploy, it leaves a failed revision, and the next deploy can continue.`,
 
 // gather makes the spec of the flags.
 func (c *releaseDeploy) gather() (err error) {
-	switch {
-	case c.chart == "":
-		return cli.Usage(errors.New("no chart: give --chart NAME with --repo, --chart oci://…, or --chart with a folder or an archive"))
-	case strings.HasPrefix(c.chart, "oci://"):
-		c.spec.Chart.OCI = c.chart
-	case c.spec.Chart.Repository != "":
-		c.spec.Chart.Name = c.chart
-	default:
-		if c.spec.Chart.Archive, err = chartArchive(c.chart); err != nil {
-			return cli.Usage(fmt.Errorf("--chart: %w", err))
-		}
+	if c.spec.Chart, err = c.chart.Source(); err != nil {
+		return err
 	}
-	if c.spec.Values, err = c.values.merged(c.In); err != nil {
-		return cli.Usage(err)
-	}
-	return nil
-}
-
-// chartArchive returns a chart of this machine. It packs a folder as helm package does.
-func chartArchive(name string) ([]byte, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, fmt.Errorf("%w (a chart of a repository wants --repo)", err)
-	}
-	if !info.IsDir() {
-		return base.ReadLimited(name, nil, runnerapi.MaxChartArchive)
-	}
-	if _, err := os.Stat(filepath.Join(name, "Chart.yaml")); err != nil {
-		return nil, fmt.Errorf("%s is not a chart: it has no Chart.yaml", name)
-	}
-	chart, err := loader.LoadDir(name)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	dir, err := os.MkdirTemp("", "pipeops-chart-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	packed, err := chartutil.Save(chart, dir)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	if info, err = os.Stat(packed); err != nil {
-		return nil, err
-	}
-	if info.Size() > runnerapi.MaxChartArchive {
-		return nil, fmt.Errorf("%s has more than %d MiB, packed: list what is not part of the chart in .helmignore", name, runnerapi.MaxChartArchive>>20)
-	}
-	return os.ReadFile(packed)
+	c.spec.Values, err = c.values.Merged(c.In)
+	return err
 }

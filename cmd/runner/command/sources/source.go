@@ -54,14 +54,14 @@ gives the App's spec instead of --path.`,
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if valuesFile != "" {
-				text, err := base.ReadLimited(valuesFile, cmd.InOrStdin(), base.MaxManifest)
+				text, err := cli.ReadLimited(valuesFile, cmd.InOrStdin(), base.MaxManifest)
 				if err != nil {
 					return cli.Usage(err)
 				}
 				chart.Values = string(text)
 			}
 			if appFile != "" {
-				text, err := base.ReadLimited(appFile, cmd.InOrStdin(), base.MaxManifest)
+				text, err := cli.ReadLimited(appFile, cmd.InOrStdin(), base.MaxManifest)
 				if err != nil {
 					return cli.Usage(err)
 				}

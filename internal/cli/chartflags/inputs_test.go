@@ -1,4 +1,4 @@
-package releases
+package chartflags
 
 import (
 	"os"
@@ -58,11 +58,11 @@ func TestInputs_LikeHelm(t *testing.T) {
 				values, err := given.MergeValues(getter.Providers{})
 				require.NoError(t, err)
 
-				packed, err := chartArchive(dir)
+				packed, err := archived(dir)
 				require.NoError(t, err)
 				sent, err := loader.LoadArchive(strings.NewReader(string(packed)))
 				require.NoError(t, err)
-				merged, err := parsed(t, args...).merged(strings.NewReader(""))
+				merged, err := parsed(t, args...).Merged(strings.NewReader(""))
 				require.NoError(t, err)
 				want, have := templated(t, source, values), templated(t, sent, merged)
 				assert.Equal(t, want, have)

@@ -1,4 +1,4 @@
-package releases
+package chartflags
 
 import (
 	"bytes"
@@ -10,19 +10,20 @@ import (
 	"github.com/spf13/pflag"
 	"helm.sh/helm/v4/pkg/strvals"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 )
 
 // maxValuesFile bounds a file of values.
 const maxValuesFile = 1 << 20
 
-// values are Helm's flags for values.
-type values struct {
+// Values are Helm's flags for values.
+type Values struct {
 	files, jsons, sets, texts, ofFiles []string
 }
 
-func (v *values) add(f *pflag.FlagSet) {
+// Add adds the flags.
+func (v *Values) Add(f *pflag.FlagSet) {
 	f.StringArrayVarP(&v.files, "values", "f", nil, "YAML file of values, or - for standard input; later files override earlier ones")
 	f.StringArrayVar(&v.jsons, "set-json", nil, "JSON values as KEY=JSON[,KEY=JSON], or one JSON object; overrides --values")
 	f.StringArrayVar(&v.sets, "set", nil, `values in Helm's grammar: KEY=VALUE[,KEY=VALUE], a.b=VALUE, a[0]=VALUE, a={x,y}, a\.b=VALUE; overrides --set-json`)
@@ -30,12 +31,12 @@ func (v *values) add(f *pflag.FlagSet) {
 	f.StringArrayVar(&v.ofFiles, "set-file", nil, "text of files as KEY=FILE[,KEY=FILE]; overrides --set-string")
 }
 
-// merged returns all values. Later flags of this order override earlier ones, as in Helm: --values,
+// Merged returns all values. Later flags of this order override earlier ones, as in Helm: --values,
 // --set-json, --set, --set-string, --set-file.
-func (v *values) merged(in io.Reader) (map[string]any, error) {
+func (v *Values) Merged(in io.Reader) (map[string]any, error) {
 	all := map[string]any{}
 	for _, file := range v.files {
-		text, err := base.ReadLimited(file, in, maxValuesFile)
+		text, err := cli.ReadLimited(file, in, maxValuesFile)
 		if err != nil {
 			return nil, fmt.Errorf("--values: %w", err)
 		}
@@ -46,7 +47,7 @@ func (v *values) merged(in io.Reader) (map[string]any, error) {
 		merge(all, values)
 	}
 	read := func(name []rune) (any, error) {
-		text, err := base.ReadLimited(string(name), in, maxValuesFile)
+		text, err := cli.ReadLimited(string(name), in, maxValuesFile)
 		return string(text), err
 	}
 	for _, flag := range []struct {

@@ -1,4 +1,4 @@
-package releases
+package chartflags
 
 import (
 	"encoding/json"
@@ -14,11 +14,11 @@ import (
 )
 
 // parsed returns the values that flags give.
-func parsed(t *testing.T, args ...string) *values {
+func parsed(t *testing.T, args ...string) *Values {
 	t.Helper()
-	var v values
+	var v Values
 	f := pflag.NewFlagSet("deploy", pflag.ContinueOnError)
-	v.add(f)
+	v.Add(f)
 	require.NoError(t, f.Parse(args))
 	return &v
 }
@@ -26,7 +26,7 @@ func parsed(t *testing.T, args ...string) *values {
 // mergedOf returns the values of flags in JSON.
 func mergedOf(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
-	all, err := parsed(t, args...).merged(strings.NewReader(stdin))
+	all, err := parsed(t, args...).Merged(strings.NewReader(stdin))
 	out, jsonErr := json.Marshal(all)
 	require.NoError(t, jsonErr)
 	return string(out), err
@@ -88,7 +88,7 @@ func TestChartArchive_HelmLoader(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "charts"), 0o750))
 	require.NoError(t, os.Symlink("../../sub", filepath.Join(dir, "charts", "sub")))
 
-	packed, err := chartArchive(dir)
+	packed, err := archived(dir)
 	require.NoError(t, err)
 	chart, err := loader.LoadArchive(strings.NewReader(string(packed)))
 	require.NoError(t, err)

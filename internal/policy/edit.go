@@ -1,0 +1,183 @@
+package policy
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
+)
+
+// WithRule returns a policy's text with a rule before all others, in place of one of the same name.
+// The rest of the text stays as its owner wrote it, comments too. Where the default rules are in
+// force, they follow. The error is of a text that is no policy, or not written line by line.
+func WithRule(text []byte, rule Rule) ([]byte, error) {
+	text, err := WithoutRule(text, rule.Name)
+	if err != nil {
+		return nil, err
+	}
+	before, err := Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	rules := before.Rules
+	if rules == nil {
+		rules = defaultRules
+	}
+	item, err := itemOf(rule)
+	if err != nil {
+		return nil, err
+	}
+	lines := lined(text)
+	at := slices.IndexFunc(lines, isRules)
+	switch {
+	case at < 0 && before.Rules == nil:
+		rest, err := decode.ToYAML(rules)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(append(append(lines, "rules:"), item...), lined(rest)...)
+	case at < 0:
+		return nil, byHand(item)
+	default:
+		indent := ""
+		if next := slices.IndexFunc(lines[at+1:], isItem); next >= 0 {
+			indent = indentOf(lines[at+1+next])
+		}
+		lines[at] = noRules.ReplaceAllString(lines[at], "rules:$1")
+		for n, line := range item {
+			lines = slices.Insert(lines, at+1+n, indent+line)
+		}
+	}
+	return confirmed(lines, append([]Rule{rule}, rules...), func() error { return byHand(item) })
+}
+
+// WithoutRule returns a policy's text without the rule of that name, if there is one.
+func WithoutRule(text []byte, name string) ([]byte, error) {
+	doc, err := Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	n := slices.IndexFunc(doc.Rules, func(r Rule) bool { return r.Name == name })
+	if n < 0 {
+		return text, nil
+	}
+	wrong := func() error {
+		return flaw(fmt.Sprintf("rules[%d]", n), "remove the rule from the list by hand", "the rule %q is not written line by line", name)
+	}
+	lines := lined(text)
+	at := slices.IndexFunc(lines, isRules)
+	if at < 0 {
+		return nil, wrong()
+	}
+	from, to := itemLines(lines, at+1, n)
+	if from < 0 {
+		return nil, wrong()
+	}
+	rest := slices.Delete(slices.Clone(doc.Rules), n, n+1)
+	if len(rest) == 0 {
+		lines[at] = strings.Replace(lines[at], "rules:", "rules: []", 1)
+	}
+	return confirmed(slices.Delete(lines, from, to), rest, wrong)
+}
+
+// confirmed returns the lines if they are a policy with exactly these rules.
+func confirmed(lines []string, rules []Rule, otherwise func() error) ([]byte, error) {
+	text := []byte(strings.TrimRight(strings.Join(lines, "\n"), "\n") + "\n")
+	doc, err := Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.EqualFunc(doc.Rules, rules, func(a, b Rule) bool { return reflect.DeepEqual(a, b) }) {
+		return nil, otherwise()
+	}
+	return text, nil
+}
+
+func byHand(item []string) error {
+	return flaw("rules", "write one rule below the other, or add this to the list by hand:\n"+strings.Join(item, "\n"), "the rules are not written line by line")
+}
+
+// RuleText returns a rule as an item of a policy's list.
+func RuleText(rule Rule) (string, error) {
+	item, err := itemOf(rule)
+	return strings.Join(item, "\n"), err
+}
+
+// itemOf returns the lines of a rule in a list, the name first.
+func itemOf(rule Rule) ([]string, error) {
+	text, err := decode.ToYAML(rule)
+	if err != nil {
+		return nil, err
+	}
+	lines := lined(text)
+	at := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "name: ") })
+	name := lines[at]
+	lines = slices.Insert(slices.Delete(lines, at, at+1), 0, name)
+	for i, line := range lines {
+		lines[i] = "  " + line
+	}
+	lines[0] = "- " + name
+	return lines, nil
+}
+
+// itemLines returns the lines of a list's item; -1 if there are none. Comments above the next item
+// are that item's.
+func itemLines(lines []string, first, item int) (from, to int) {
+	next := slices.IndexFunc(lines[first:], isItem)
+	if next < 0 {
+		return -1, -1
+	}
+	indent, n := indentOf(lines[first+next]), -1
+	from, to = -1, len(lines)
+	for i := first + next; i < len(lines); i++ {
+		line := lines[i]
+		switch blank := strings.TrimSpace(line); {
+		case blank == "" || strings.HasPrefix(blank, "#"):
+		case isItem(line) && indentOf(line) == indent:
+			if n++; n == item {
+				from = i
+			} else if from >= 0 {
+				return from, above(lines, i)
+			}
+		case len(indentOf(line)) <= len(indent): // the list has ended
+			if from >= 0 {
+				return from, above(lines, i)
+			}
+			return -1, -1
+		}
+	}
+	return from, to
+}
+
+// above returns the first of the comments and blank lines before a line.
+func above(lines []string, i int) int {
+	for i > 0 {
+		if blank := strings.TrimSpace(lines[i-1]); blank != "" && !strings.HasPrefix(blank, "#") {
+			break
+		}
+		i--
+	}
+	return i
+}
+
+var (
+	rulesLine = regexp.MustCompile(`^rules:\s*(\[\s*\])?\s*(#.*)?$`)
+	noRules   = regexp.MustCompile(`^rules:\s*\[\s*\](.*)$`)
+	itemLine  = regexp.MustCompile(`^\s*- `)
+)
+
+func isRules(line string) bool { return rulesLine.MatchString(line) }
+
+func isItem(line string) bool { return itemLine.MatchString(line) }
+
+func indentOf(line string) string { return line[:len(line)-len(strings.TrimLeft(line, " "))] }
+
+func lined(text []byte) []string {
+	if len(text) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+}

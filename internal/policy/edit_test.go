@@ -1,0 +1,59 @@
+package policy_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/policy"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
+)
+
+var added = policy.Rule{Name: "chart shop web", Commands: []string{"put-release"}, Charts: []policy.Chart{{Name: "web", Version: "1.0.0"}}}
+
+const addedLines = `- name: chart shop web
+  charts:
+  - name: web
+    version: 1.0.0
+  commands:
+  - put-release
+`
+
+// TestWithRule_KeepsText expects the text of before once the rule is removed.
+func TestWithRule_KeepsText(t *testing.T) {
+	for _, c := range []struct{ name, before, with, after string }{
+		{"default rules", "# ours\nreadOnly: false\n", "# ours\nreadOnly: false\nrules:\n" + addedLines + "- name: default\n", "# ours\nreadOnly: false\nrules:\n- name: default\n"},
+		{"no policy", "", "rules:\n" + addedLines + "- name: default\n", "rules:\n- name: default\n"},
+		{"no rules", "rules: [] # nothing\npaused: true\n", "rules: # nothing\n" + addedLines + "paused: true\n", "rules: [] # nothing\npaused: true\n"},
+		{
+			"comments", "# all\nrules: # from the top\n  # bots\n  - name: bots # deny\n    deny: true\n  # the rest\n  - name: rest\naudit: required\n",
+			"# all\nrules: # from the top\n  - name: chart shop web\n    charts:\n    - name: web\n      version: 1.0.0\n    commands:\n    - put-release\n" +
+				"  # bots\n  - name: bots # deny\n    deny: true\n  # the rest\n  - name: rest\naudit: required\n", "",
+		},
+	} {
+		with, err := policy.WithRule([]byte(c.before), added)
+		require.NoError(t, err, c.name)
+		assert.Equal(t, c.with, string(with), c.name)
+		again, err := policy.WithRule(with, added)
+		require.NoError(t, err, c.name)
+		assert.Equal(t, c.with, string(again), "%s: it is there once", c.name)
+		after, err := policy.WithoutRule(with, added.Name)
+		require.NoError(t, err, c.name)
+		if c.after == "" {
+			c.after = c.before
+		}
+		assert.Equal(t, c.after, string(after), c.name)
+	}
+}
+
+func TestWithRule_RefusesFlowStyle(t *testing.T) {
+	for _, text := range []string{"rules: [{name: a}]", "{rules: [{name: a}]}"} {
+		_, err := policy.WithRule([]byte(text), added)
+		p := problemtest.Of(t, err, text)
+		assert.Equal(t, "rules", p.Field)
+		assert.Contains(t, p.Fix, addedLines[:len(addedLines)-1], "what its owner can add by hand")
+	}
+	_, err := policy.WithoutRule([]byte("rules: [{name: a}, {name: b}]"), "a")
+	assert.Equal(t, "rules[0]", problemtest.Of(t, err, "flow style").Field)
+}
