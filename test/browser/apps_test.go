@@ -2,7 +2,6 @@ package browser_test
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"strings"
 	"testing"
@@ -54,17 +53,7 @@ func newBranch(t *testing.T) *branch {
 		Version: "test", Log: zerolog.Nop(), Kubernetes: br.env.Agent, Now: br.Clock.Now,
 	})
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- a.Run(ctx) }()
-	br.stop = func() {
-		if cancel(); ended != nil {
-			err := await.Receive(t, ended, "the end of the agent")
-			assert.True(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
-		}
-		ended = nil
-	}
-	t.Cleanup(func() { br.stop() })
+	br.stop = await.Background(t, "the agent", a.Run)
 	t.Cleanup(br.removeApps)
 	br.AwaitOnline(t, time.Time{})
 	br.browser = browser.Open(t, chromedp.Flag("ignore-certificate-errors", true))

@@ -17,10 +17,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 const (
-	fileCA       = "ca.crt"
 	superuser    = "postgres"
 	startTimeout = 5 * time.Minute
 )
@@ -72,7 +73,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 
 // prepare writes all that the server reads.
 func (s *Server) prepare(ctx context.Context) error {
-	if err := writeCertificates(s.dir, slices.Concat([]string{"localhost"}, s.listen)); err != nil {
+	if err := selfsigned.Write(s.dir, slices.Concat([]string{"localhost"}, s.listen)...); err != nil {
 		return err
 	}
 	if err := os.WriteFile(s.file("password"), []byte(s.password), 0o600); err != nil {
@@ -150,7 +151,7 @@ func (s *Server) Stop() error {
 func (s *Server) Crash() error { return s.process.crash() }
 
 // CAFile returns the file of the certificate, in PEM, with which the server is verified.
-func (s *Server) CAFile() string { return s.file(fileCA) }
+func (s *Server) CAFile() string { return s.file("ca.crt") }
 
 // LogFile returns the file of the server's log.
 func (s *Server) LogFile() string { return s.file("log") }
