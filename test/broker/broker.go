@@ -138,7 +138,7 @@ func (b *Broker) lock() (func(), error) {
 	if err := os.MkdirAll(filepath.Dir(b.dir), 0o700); err != nil {
 		return nil, err
 	}
-	return lock(b.lockFile(), os.O_CREATE|os.O_RDWR)
+	return lock(context.Background(), b.lockFile())
 }
 
 func (b *Broker) lockFile() string {

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,21 +37,7 @@ func policyBecomes(t *testing.T, state string, data map[string]string) {
 		assert.NoError(t, setPolicy(ctx, nil))
 	})
 	require.NoError(t, setPolicy(t.Context(), data))
-	awaitPolicy(t, state)
-}
-
-// awaitPolicy waits until the agent tells that the policy holds.
-func awaitPolicy(t *testing.T, state string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	require.NoError(t, harness.Eventually(ctx, "the policy is "+state, func(ctx context.Context) error {
-		out, err := sys.Runner(ctx, runner, "cluster", agentName, "-o", "json")
-		if err == nil && !strings.Contains(out, fmt.Sprintf(`"state": %q`, state)) {
-			err = fmt.Errorf("cluster: %s", out)
-		}
-		return err
-	}))
+	require.NoError(t, sys.AwaitPolicy(t.Context(), runner, agentName, state))
 }
 
 // TestDocs_PolicyAndAudit does what docs/cluster-owner/policy.md and audit.md
@@ -76,16 +61,16 @@ func TestDocs_PolicyAndAudit(t *testing.T) {
 	removeApp(t, "steady")
 	pipeops(t, "deploy", agentName, "steady", "--image", image, "--port", "8080", "--wait=2m")
 	document("docs/cluster-owner/policy.md", "create configmap pipeops-policy --from-file")
-	awaitPolicy(t, "active")
+	require.NoError(t, sys.AwaitPolicy(t.Context(), runner, agentName, "active"))
 	assert.Contains(t, document("docs/cluster-owner/policy.md", "policy check"), `allowed by rule "shop": Runner ci may do scale-app`)
 	document("docs/cluster-owner/policy.md", "patch configmap")
-	awaitPolicy(t, "paused")
+	require.NoError(t, sys.AwaitPolicy(t.Context(), runner, agentName, "paused"))
 	assert.Contains(t, refused(t, exitRefused, "restart", agentName, "steady", "--no-wait"), "paused all commands")
 	_, err = sys.Kube.ServiceGet(t.Context(), namespace, "steady", 8080, "/")
 	require.NoError(t, err, "the App runs on")
 	policyBecomes(t, "default", nil)
 	document("docs/cluster-owner/policy.md", "create configmap pipeops-policy --from-literal")
-	awaitPolicy(t, "paused")
+	require.NoError(t, sys.AwaitPolicy(t.Context(), runner, agentName, "paused"))
 	policyBecomes(t, "default", nil)
 
 	assert.Contains(t, document("docs/cluster-owner/audit.md", "pipeops-runner audit"), "HEAD ")

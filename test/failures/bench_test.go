@@ -151,7 +151,8 @@ func (b *bench) begin(t *testing.T, f Failure) {
 	t.Helper()
 	docs, err := manifests.Read(strings.NewReader(f.Manifest(t, b.namespaces[aSet][f.Scene])))
 	require.NoError(t, err)
-	archive := chart(t, f.Manifest(t, b.namespaces[aRelease][f.Scene]))
+	archive := rendertest.Archive(t, "failing/Chart.yaml", "apiVersion: v2\nname: failing\nversion: 1.0.0\n",
+		"failing/templates/all.yaml", f.Manifest(t, b.namespaces[aRelease][f.Scene]))
 	do := map[string]func(context.Context) outcome{
 		aSet:     func(ctx context.Context) outcome { return b.set(ctx, f, docs) },
 		aRelease: func(ctx context.Context) outcome { return b.release(ctx, f, archive) },
