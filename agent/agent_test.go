@@ -88,8 +88,8 @@ func selfUpdating(c *config.Config) {
 // where.
 func launch(t *testing.T, opts agent.Options) *running {
 	t.Helper()
-	if env := kubetest.ControlPlane(t); opts.Kubernetes == nil {
-		opts.Kubernetes = env.Agent
+	if opts.Kubernetes == nil {
+		opts.Kubernetes = kubetest.ControlPlane(t).Agent
 	}
 	a, err := agent.New(opts)
 	require.NoError(t, err)

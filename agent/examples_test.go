@@ -90,7 +90,7 @@ func (s *shop) runAgent(t *testing.T, p *planetest.Plane) {
 	t.Helper()
 	given := token(t, p)
 	keepToken(t, s.env, given)
-	a, err := agent.New(agent.Options{
+	s.agent = launch(t, agent.Options{
 		Config: config.Config{
 			ControlPlaneURL: p.URL(), Token: given, TokenSecret: tokenSecret, ClusterName: exampleAgent,
 			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
@@ -99,11 +99,6 @@ func (s *shop) runAgent(t *testing.T, p *planetest.Plane) {
 		},
 		Version: "test", Log: zerolog.New(s.rec), Kubernetes: s.rec.config(s.env.Agent), Now: p.Clock.Now,
 	})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	s.agent = &running{t: t, cancel: cancel, done: make(chan error, 1)}
-	go func() { s.agent.done <- a.Run(ctx) }()
-	t.Cleanup(s.agent.stop)
 }
 
 // becomeRunner makes credentials, and from them, as docs/reference/runner-api.md says,

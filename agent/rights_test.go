@@ -1,7 +1,6 @@
 package agent_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -159,13 +158,7 @@ func (s *shop) rightSize(t *testing.T) {
 		Sizing: sizing.Timing{Every: time.Second, MinSamples: 1},
 	})
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- e.Run(ctx) }()
-	defer func() {
-		cancel()
-		assert.NoError(t, await.Receive(t, done, "the end of the App engine"))
-	}()
+	defer await.Background(t, "the App engine", e.Run)()
 	require.Eventually(t, func() bool {
 		events, err := s.env.Cluster.Kubectl(t.Context(), "-n", "production", "get", "events", "--field-selector", "reason=RightSized", "-o", "name")
 		return err == nil && len(events) > 0

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -129,21 +128,14 @@ func (r *runner) agents(ctx context.Context) (agents []announce.Agent, err error
 
 // begin gives commands until the test ends or stop is called.
 func (r *runner) begin() {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	r.stop = await.Background(r.t, "the Runner's commands", func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			if err := r.command(ctx); err != nil && ctx.Err() == nil {
 				r.t.Errorf("after %d commands: %v", r.commands.Load(), err)
 			}
 		}
-	}()
-	r.stop = sync.OnceFunc(func() {
-		cancel()
-		await.Closed(r.t, done, "the end of the Runner's commands")
+		return nil
 	})
-	r.t.Cleanup(func() { r.stop() })
 }
 
 // some waits until more commands were carried out.

@@ -1,9 +1,6 @@
 package docs_test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -102,15 +99,9 @@ func checkPackage(t *testing.T, said, pkg string) {
 // checkRun looks for a test of the package whose name matches the pattern.
 func checkRun(t *testing.T, said, pkg, pattern string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", pkg, "*_test.go"))
-	require.NoError(t, err)
-	for _, file := range files {
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		require.NoError(t, err)
-		for _, d := range parsed.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") && regexp.MustCompile(pattern).MatchString(f.Name.Name) {
-				return
-			}
+	for name := range testsOf(t, pkg) {
+		if strings.HasPrefix(name, "Test") && regexp.MustCompile(pattern).MatchString(name) {
+			return
 		}
 	}
 	assert.Fail(t, "no test matches", "%s: %s has no test %s", said, pkg, pattern)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -103,15 +102,7 @@ func runAgent(t *testing.T, opts doctor.Options) (end func()) {
 	opts.Config.HealthAddress = "127.0.0.1:0"
 	a, err := agent.New(agent.Options{Config: opts.Config, Version: "test", Log: zerolog.Nop(), Kubernetes: opts.Kubernetes})
 	require.NoError(t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { assert.NoError(t, a.Run(ctx)) })
-	end = func() {
-		stop()
-		running.Wait()
-	}
-	t.Cleanup(end)
-	return end
+	return await.Background(t, "the agent", a.Run)
 }
 
 // TestExamine_RunningAgent sees its identity, and leaves it its tunnel.

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -77,63 +76,64 @@ func (a *answered) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func terminalInside(t *testing.T, e *app.Engine, k runnerapi.Key) {
-	call, err := e.Exec(t.Context(), k, runnerapi.ExecOptions{Command: []string{"/hello", "-cat"}, Stdin: true, TTY: true})
+// terminal is a command that runs on a terminal.
+type terminal struct {
+	typed *io.PipeWriter
+	sizes chan runnerapi.TerminalSize
+	out   chan string
+	done  chan error
+}
+
+func onTerminal(t *testing.T, e *app.Engine, k runnerapi.Key, command ...string) *terminal {
+	t.Helper()
+	call, err := e.Exec(t.Context(), k, runnerapi.ExecOptions{Command: command, Stdin: true, TTY: true})
 	require.NoError(t, err)
 	in, typed := io.Pipe()
-	sizes := make(chan runnerapi.TerminalSize, 1)
-	sizes <- runnerapi.TerminalSize{Width: 100, Height: 40}
-	out := make(chan string, 64)
-	done := make(chan error, 1)
+	at := &terminal{typed, make(chan runnerapi.TerminalSize, 2), make(chan string, 64), make(chan error, 1)}
 	go func() {
-		_, err := call(t.Context(), runnerapi.ExecStreams{Stdin: in, Stdout: chanWriter(out), Resize: sizes})
+		_, err := call(t.Context(), runnerapi.ExecStreams{Stdin: in, Stdout: chanWriter(at.out), Resize: at.sizes})
 		_ = in.Close() // nobody reads what is typed any more
-		done <- err
+		at.done <- err
 	}()
-	_, err = typed.Write([]byte("hi\r"))
+	return at
+}
+
+func (at *terminal) write(t *testing.T, text string) {
+	t.Helper()
+	_, err := at.typed.Write([]byte(text))
 	require.NoError(t, err)
+}
+
+// ends types Ctrl-D.
+func (at *terminal) ends(t *testing.T) {
+	t.Helper()
+	at.write(t, "\x04")
+	require.NoError(t, await.Receive(t, at.done, "the terminal's end"))
+}
+
+func terminalInside(t *testing.T, e *app.Engine, k runnerapi.Key) {
+	at := onTerminal(t, e, k, "/hello", "-cat")
+	at.sizes <- runnerapi.TerminalSize{Width: 100, Height: 40}
+	at.write(t, "hi\r")
 	said := ""
 	for said != "hi\r\nhi\r\n" { // the terminal's echo, then the program's answer
-		select {
-		case part := <-out:
-			said += part
-		case <-time.After(podPatience):
-			t.Fatalf("the terminal said %q", said)
-		}
+		said += await.Receive(t, at.out, "more than "+said)
 	}
-	_, err = typed.Write([]byte{4}) // Ctrl-D
-	require.NoError(t, err)
-	require.NoError(t, await.Receive(t, done, "the terminal's end"))
+	at.ends(t)
 }
 
 // resizeInside changes a terminal's size, which what runs on it sees each time.
 func resizeInside(t *testing.T, e *app.Engine, k runnerapi.Key) {
-	call, err := e.Exec(t.Context(), k, runnerapi.ExecOptions{Command: []string{"/hello", "-size"}, Stdin: true, TTY: true})
-	require.NoError(t, err)
-	in, typed := io.Pipe()
-	sizes, out, done := make(chan runnerapi.TerminalSize, 2), make(chan string, 64), make(chan error, 1)
-	go func() {
-		_, err := call(t.Context(), runnerapi.ExecStreams{Stdin: in, Stdout: chanWriter(out), Resize: sizes})
-		_ = in.Close() // nobody reads what is typed any more
-		done <- err
-	}()
+	at := onTerminal(t, e, k, "/hello", "-size")
 	for _, size := range []runnerapi.TerminalSize{{Width: 100, Height: 40}, {Width: 61, Height: 7}} {
-		sizes <- size
+		at.sizes <- size
 		want, said := fmt.Sprintf("%dx%d\r\n", size.Width, size.Height), ""
 		for !strings.Contains(said, want) { // it may be asked before it has become so
-			_, err = typed.Write([]byte("\r"))
-			require.NoError(t, err)
-			select {
-			case part := <-out:
-				said += part
-			case <-time.After(podPatience):
-				t.Fatalf("no %q in %q", want, said)
-			}
+			at.write(t, "\r")
+			said += await.Receive(t, at.out, want+" after "+said)
 		}
 	}
-	_, err = typed.Write([]byte{4}) // Ctrl-D
-	require.NoError(t, err)
-	require.NoError(t, await.Receive(t, done, "the terminal's end"))
+	at.ends(t)
 }
 
 type chanWriter chan string

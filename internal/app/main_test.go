@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
@@ -190,14 +189,7 @@ func startWith(t *testing.T, config app.Config, change ...func(*app.Engine)) (e 
 	for _, f := range change {
 		f(e)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- e.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		assert.NoError(t, await.Receive(t, done, "the engine's end"))
-	})
-	t.Cleanup(stop)
+	stop = await.Background(t, "the engine", e.Run)
 	eventually(t, "the engine is ready", func() bool {
 		_, err := e.Routes(t.Context())
 		return err == nil && e.Ready()

@@ -30,18 +30,7 @@ func record(n int) runnerapi.AuditRecord {
 // running keeps records until the function that it answers is called.
 func running(t *testing.T, l *audit.Log) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- l.Run(ctx) }()
-	var once sync.Once
-	stop = func() {
-		once.Do(func() {
-			cancel()
-			assert.NoError(t, await.Receive(t, done, "the end of the log"))
-		})
-	}
-	t.Cleanup(stop)
-	return stop
+	return await.Background(t, "the log", l.Run)
 }
 
 // written is a log of some records, one batch for each number in sizes.

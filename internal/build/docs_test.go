@@ -116,20 +116,14 @@ func (f *follower) serve(t *testing.T, ca *runnertest.CA) string {
 	handler := server.New(runnertest.AllowAll{}, server.Config{
 		Apps: f.engine, Builds: f.builds, Sources: f.keeper, TrustDomain: runnertest.TrustDomain, Version: "v0.0.0", Log: zerolog.Nop(),
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		done <- transport.Serve(ctx, ln, transport.ServeConfig{
+	await.Background(t, "the server", func(ctx context.Context) error {
+		return transport.Serve(ctx, ln, transport.ServeConfig{
 			Handler: handler, Drain: time.Second, Log: zerolog.Nop(),
 			TLS: transport.TLS(transport.TLSConfig{
 				Certificate: func() (*tls.Certificate, error) { return &cert, nil },
 				Roots:       func() *x509.CertPool { return ca.Pool }, TrustDomain: runnertest.TrustDomain,
 			}),
 		})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		assert.NoError(t, await.Receive(t, done, "the server's end"))
 	})
 	return ln.Addr().String()
 }

@@ -62,16 +62,6 @@ func TestRegister(t *testing.T) {
 	requireProblem(t, p.cluster("bank").register(token), controlapi.CodeTokenUsedUp, "used 2 times", "--uses")
 }
 
-func TestRegister_WrongCA(t *testing.T) {
-	p, other := start(t), start(t)
-	trust := controlapi.Trust{Fingerprint: other.token().Fingerprint}
-	cfg, err := trust.TLSConfig(p.Advertised().API)
-	require.NoError(t, err)
-	c := p.cluster("shop")
-	c.tls.Store(cfg)
-	requireProblem(t, c.register(other.token()), controlapi.CodeWrongCA, p.Addrs().API.String(), "not the control plane of this token", "token create")
-}
-
 func approve(o *operators.TokenOptions) { o.Approve = true }
 
 // waiting is a cluster whose registration waits for the operator.

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"slices"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -133,44 +132,4 @@ func (s *served) follow(c *client.Client) (ended chan error) {
 	}()
 	await.Until(s.t, "the log is followed", func() bool { return logs() > before })
 	return ended
-}
-
-// TestRunnerRevoke_EndsStreams: the Runner is beyond the edge and a real tunnel. The agent's
-// heartbeats are half a minute apart: it learns of the change from a refresh request.
-func TestRunnerRevoke_EndsStreams(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	s := p.labelled("shop", map[string]string{"env": "prod"}).serve()
-	spared := s.follow(s.visit(p.issue("spared", "")))
-	for _, test := range []struct {
-		what, agents string
-		change       func(name string)
-	}{
-		{"revoked", "env=prod", func(name string) { require.NoError(t, p.admin.Runners.Revoke(t.Context(), name)) }},
-		{"granted-again", "", func(name string) {
-			grant, err := credentials.ParseGrant("env=test")
-			require.NoError(t, err)
-			_, err = p.admin.Runners.Grant(t.Context(), name, grant, "")
-			require.NoError(t, err)
-		}},
-		{"relabelled", "env=prod", func(string) {
-			_, err := p.admin.Agents.Label(t.Context(), "shop", nil, []string{"env"})
-			require.NoError(t, err)
-		}},
-	} {
-		t.Run(test.what, func(t *testing.T) {
-			c := s.visit(p.issue(test.what, test.agents))
-			ended := s.follow(c)
-			test.change(test.what)
-			err := await.Receive(t, ended, "the end of the stream")
-			requireProblem(t, err, client.CodeRefused, "refuses Runner "+test.what)
-			_, err = c.Cluster().Get(t.Context())
-			requireProblem(t, err, client.CodeRefused)
-		})
-	}
-	select {
-	case err := <-spared:
-		t.Fatalf("another Runner's stream ended: %v", err)
-	default:
-	}
 }

@@ -192,12 +192,6 @@ func TestWebsocketTunnel(t *testing.T) {
 	got, err := p.throughEdge(c)
 	require.NoError(t, err)
 	assert.Equal(t, "I am blocked", got)
-
-	// Who is revoked is out, and is told that it is for good.
-	_, err = p.admin.Agents.Revoke(t.Context(), c.id.AgentID)
-	require.NoError(t, err)
-	await.Until(t, "the agent is refused", func() bool { return tun.Status().Phase == tunnel.Refused })
-	assert.Contains(t, tun.Status().LastError, "revoked")
 }
 
 // TestIPv6_AllListeners: all that the control plane listens on is at [::1].

@@ -36,13 +36,7 @@ func start(t *testing.T, h *gateway.Handler) string {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- h.Serve(ctx, ln, time.Second) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, await.Receive(t, done, "the handler to stop"))
-	})
+	await.Background(t, "the handler", func(ctx context.Context) error { return h.Serve(ctx, ln, time.Second) })
 	return "http://" + ln.Addr().String()
 }
 

@@ -33,15 +33,9 @@ func TestOwnersPolicy_Followed(t *testing.T) {
 		err  error
 	}
 	news := make(chan heard, 16)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		done <- k.WatchPolicy(ctx, func(data map[string]string, err error) { news <- heard{data, err} })
-	}()
-	defer func() {
-		cancel()
-		require.NoError(t, await.Receive(t, done, "the watch's end"))
-	}()
+	await.Background(t, "the watch", func(ctx context.Context) error {
+		return k.WatchPolicy(ctx, func(data map[string]string, err error) { news <- heard{data, err} })
+	})
 	next := func(what string) map[string]string {
 		t.Helper()
 		n := await.Receive(t, news, what)

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -20,14 +19,8 @@ func open(t *testing.T, cfg PortsConfig) *Ports {
 	cfg.Log, cfg.Gatherer = zerolog.Nop(), NewRegistry("test", "1.2.3")
 	p, err := Open(t.Context(), cfg)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, await.Receive(t, done, "the end of the ports"))
-		require.NoError(t, p.Close())
-	})
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	await.Background(t, "the ports", p.Run)
 	return p
 }
 

@@ -41,14 +41,10 @@ func hold(t *testing.T, cfg rabbitmq.Config, q rabbitmq.Queue, at int) (h *held,
 	t.Helper()
 	h = &held{sink: newSink(), at: at, stopped: make(chan struct{}, 1)}
 	c, _ := newConsumer(t, cfg, q)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	leave = await.Background(t, "the reader", func(ctx context.Context) error {
 		_ = c.Run(ctx, h.handle) // it ends when it is told to
-	}()
-	leave = func() { cancel(); await.Closed(t, ended, "the end of the reader") }
-	t.Cleanup(leave)
+		return nil
+	})
 	await.Receive(t, h.stopped, "the reader to be in the middle")
 	return h, leave
 }

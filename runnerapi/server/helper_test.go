@@ -59,10 +59,9 @@ func serveWith(t *testing.T, agent *runnertest.Agent, apps backend.Apps, cert tl
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done, b := make(chan error, 1), agent.Backend
-	go func() {
-		done <- transport.Serve(ctx, ln, transport.ServeConfig{
+	b := agent.Backend
+	await.Background(t, "the server", func(ctx context.Context) error {
+		return transport.Serve(ctx, ln, transport.ServeConfig{
 			Handler: server.New(runnertest.AllowAll{}, server.Config{
 				Apps: apps, Secrets: b.Secrets(), Namespaces: b.Namespaces(), Cluster: b.Cluster(), TrustDomain: runnertest.TrustDomain, Log: log,
 			}),
@@ -73,10 +72,6 @@ func serveWith(t *testing.T, agent *runnertest.Agent, apps backend.Apps, cert tl
 			}),
 			Drain: time.Second, Log: log,
 		})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, await.Receive(t, done, "the end of the server"))
 	})
 	return &served{agent: agent, address: ln.Addr().String(), t: t}
 }

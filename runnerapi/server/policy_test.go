@@ -232,19 +232,6 @@ func TestPolicy_ChecksSpec(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The policy is asked about the namespace of the command that made the operation.
-func TestPolicy_OperationNamespace(t *testing.T) {
-	p := newAsked(func(runnerapi.Intent) error { return nil })
-	client := governed(t, p).Client()
-	app, err := client.Apps().Deploy(t.Context(), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
-	require.NoError(t, err)
-	_, err = client.Operations().Get(t.Context(), app.Operation)
-	require.NoError(t, err)
-	last := p.all()[len(p.all())-1]
-	assert.Equal(t, "get-operation", last.Command)
-	assert.Equal(t, "production", last.Namespace)
-}
-
 // The policy changes while a log is followed.
 func TestLogs_EndWithPolicy(t *testing.T) {
 	p := newAsked(func(runnerapi.Intent) error { return nil })

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/memnet"
 )
 
 // A drain lets calls finish, ends waits with what is known, and makes followers of logs come
@@ -102,24 +102,6 @@ func TestServe_OneGoroutine(t *testing.T) {
 	}
 }
 
-// pipes is a listener of connections in memory, so that time is the test's.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.conns:
-		return conn, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
-
 // inMemory runs a test with the bytes of HTTP/1.1, each time on a separate connection.
 func inMemory(t *testing.T, test func(t *testing.T, send func(request string) (*http.Response, string, time.Duration))) {
 	t.Helper()
@@ -128,7 +110,7 @@ func inMemory(t *testing.T, test func(t *testing.T, send func(request string) (*
 		b := runnertest.NewBackend()
 		handler := server.New(runnertest.AllowAll{}, server.Config{Apps: b.Apps(), Secrets: b.Secrets(), TrustDomain: runnertest.TrustDomain, Log: zerolog.Nop()})
 		ctx, stop := context.WithCancel(t.Context())
-		listener, done := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}, make(chan error, 1)
+		listener, done := memnet.New(), make(chan error, 1)
 		go func() {
 			done <- transport.Serve(ctx, listener, transport.ServeConfig{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				r.TLS = identity
@@ -136,8 +118,8 @@ func inMemory(t *testing.T, test func(t *testing.T, send func(request string) (*
 			})})
 		}()
 		test(t, func(request string) (*http.Response, string, time.Duration) {
-			ours, theirs := net.Pipe()
-			listener.conns <- theirs
+			ours, err := listener.Dial(t.Context(), "", "")
+			require.NoError(t, err)
 			begun := time.Now()
 			go func() { _, _ = io.WriteString(ours, request) }() // the server need not read all
 			resp, err := http.ReadResponse(bufio.NewReader(ours), nil)

@@ -53,9 +53,7 @@ func (b *rig) begin(ctx context.Context, r *run.Run, options harness.Options) {
 	})
 	r.Step("RabbitMQ, the control plane, the agent", func() {
 		run.Check(b.sys.StartBroker(ctx))
-		run.Check(b.sys.StartControlPlane(ctx))
-		run.Must(b.sys.CreateRunner(ctx, name))
-		run.Check(b.sys.DeployAgent(ctx, name, run.Must(b.sys.CreateToken(ctx))))
+		run.Check(b.sys.StartProduct(ctx, name, name))
 		b.client = run.Must(b.sys.Dial(ctx, name, name))
 		r.OnClose(func() error { b.client.Close(); return nil })
 	})

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 // Options describe the broker.
@@ -109,7 +111,7 @@ func (b *Broker) prepare(ctx context.Context, opts Options) error {
 		if err := b.stop(ctx); err != nil {
 			return err
 		}
-		if err := ensureCerts(b.dir, sans); err != nil {
+		if err := selfsigned.Write(b.dir, sans...); err != nil {
 			return err
 		}
 		s.SANs, s.Listen = sans, listen
@@ -136,7 +138,7 @@ func (b *Broker) lock() (func(), error) {
 	if err := os.MkdirAll(filepath.Dir(b.dir), 0o700); err != nil {
 		return nil, err
 	}
-	return lock(b.lockFile(), os.O_CREATE|os.O_RDWR)
+	return lock(context.Background(), b.lockFile())
 }
 
 func (b *Broker) lockFile() string {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/pipeops/pipeops-vm-agent/test/debian"
 )
 
 // startTimeout is far more than the seconds that a start takes on a quiet machine.
@@ -69,7 +71,7 @@ func (b *Broker) accepts(ctx context.Context) error {
 func (b *Broker) lastWords() string {
 	for _, file := range []string{b.outputFile(), filepath.Join(b.LogDir(), "rabbitmq.log")} {
 		if text, err := os.ReadFile(file); err == nil && len(text) > 0 {
-			return tail(string(text), 15)
+			return debian.Tail(text)
 		}
 	}
 	return "(none)"
@@ -85,7 +87,7 @@ func (b *Broker) Ctl(ctx context.Context, args ...string) ([]byte, error) {
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return out, fmt.Errorf("broker %s: rabbitmqctl: %w:\n%s", b.name, err, tail(string(out), 10))
+		return out, fmt.Errorf("broker %s: rabbitmqctl: %w:\n%s", b.name, err, debian.Tail(out))
 	}
 	return out, nil
 }

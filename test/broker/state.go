@@ -7,14 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
-	"syscall"
+
+	"github.com/pipeops/pipeops-vm-agent/test/debian"
+	"github.com/pipeops/pipeops-vm-agent/test/filelock"
 )
 
 // state is what makes a broker the same one after a restart. It is kept in a
@@ -68,7 +67,7 @@ func (s *state) write(dir string) error {
 // newState picks ports and secrets for a new broker. The caller's folder is
 // written before the lock is let go, so that two new brokers never share a port.
 func newState(ctx context.Context, root, dir string) (*state, error) {
-	unlock, err := lock(root, os.O_RDONLY)
+	unlock, err := lock(ctx, filepath.Join(root, ".ports.lock"))
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +81,7 @@ func newState(ctx context.Context, root, dir string) (*state, error) {
 		UserControlPlane: secret(), UserRunner: secret(), userAdmin: secret(),
 	}}
 	for _, port := range []*int{&s.AMQPSPort, &s.ManagementPort, &s.DistPort, &s.EPMDPort} {
-		if *port, err = freePort(ctx, taken); err != nil {
+		if *port, err = debian.FreePort(ctx, taken); err != nil {
 			return nil, err
 		}
 		taken[*port] = true
@@ -114,53 +113,16 @@ func takenPorts(root string) (map[int]bool, error) {
 	return taken, nil
 }
 
-// freePort looks below the kernel's ephemeral range, so that an outgoing
-// connection does not take the port while the broker is stopped.
-func freePort(ctx context.Context, taken map[int]bool) (int, error) {
-	const from, count = 20000, 12000
-	for range 200 {
-		n, err := rand.Int(rand.Reader, big.NewInt(count))
-		if err != nil {
-			return 0, err
-		}
-		port := from + int(n.Int64())
-		if !taken[port] && portIsFree(ctx, port) {
-			return port, nil
-		}
-	}
-	return 0, fmt.Errorf("found no free port between %d and %d on this machine", from, from+count)
-}
-
-func portIsFree(ctx context.Context, port int) bool {
-	// All interfaces, so that an extra listener fits as well.
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(port)) // for a moment
-	if err != nil {
-		return false
-	}
-	return l.Close() == nil
-}
-
 func secret() string { return rand.Text() }
 
 // lowSecret returns a secret for names, which are in lower case.
 func lowSecret() string { return strings.ToLower(secret()[:8]) }
 
-// lock takes an exclusive lock on a file or folder until the returned function is
-// called. One that was removed meanwhile is not the lock any more: try again.
-func lock(path string, flags int) (func(), error) {
-	for {
-		f, err := os.OpenFile(path, flags, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
-		}
-		held, err1 := f.Stat()
-		now, err2 := os.Stat(path)
-		if err1 == nil && err2 == nil && os.SameFile(held, now) {
-			return func() { _ = f.Close() }, nil
-		}
-		_ = f.Close()
+// lock takes an exclusive lock on a file until the returned function is called.
+func lock(ctx context.Context, path string) (func(), error) {
+	unlock, err := filelock.Wait(ctx, path, nil)
+	if err != nil {
+		return nil, err
 	}
+	return func() { _ = unlock() }, nil
 }

@@ -2,7 +2,6 @@ package browser_test
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"strings"
 	"testing"
@@ -54,17 +53,7 @@ func newBranch(t *testing.T) *branch {
 		Version: "test", Log: zerolog.Nop(), Kubernetes: br.env.Agent, Now: br.Clock.Now,
 	})
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- a.Run(ctx) }()
-	br.stop = func() {
-		if cancel(); ended != nil {
-			err := await.Receive(t, ended, "the end of the agent")
-			assert.True(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
-		}
-		ended = nil
-	}
-	t.Cleanup(func() { br.stop() })
+	br.stop = await.Background(t, "the agent", a.Run)
 	t.Cleanup(br.removeApps)
 	br.AwaitOnline(t, time.Time{})
 	br.browser = browser.Open(t, chromedp.Flag("ignore-certificate-errors", true))
@@ -138,7 +127,6 @@ func TestConsole_Apps(t *testing.T) {
 	br.scale()
 	br.fail()
 	br.look()
-	br.restart()
 	br.refused()
 	br.away()
 }
@@ -236,19 +224,6 @@ func (br *branch) look() {
 		"agent-apps": "/agents/" + shop, "agent-audit-apps": "/agents/" + shop + "/audit",
 	}, "wide", "phone")
 	b.Resize(browser.Screens["wide"][0], browser.Screens["wide"][1])
-}
-
-// restart goes back to the first revision, and restarts the App.
-func (br *branch) restart() {
-	b := br.browser
-	b.Visit(br.site+br.app("web", ""), "h1")
-	b.Follow(`//tbody/tr[last()]//a[contains(text(), "Roll back")]`)
-	b.Follow(`//main//form//button[contains(text(), "Roll back to revision")]`)
-	assert.Contains(br.t, b.Text(), "The App goes back to the revision.")
-	br.shows("2 of 2 ready, 2 with the newest spec")
-	b.Follow(`//a[text()="Restart"]`)
-	br.send("Restart")
-	assert.Contains(br.t, b.Text(), "The App restarts.")
 }
 
 // refused sends what the form, the agent or the cluster owner's policy does not accept.

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -94,15 +93,11 @@ func newScene(t *testing.T) *scene {
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s.site = "http://" + ln.Addr().String()
-	ctx, stop := context.WithCancel(context.Background())
-	links, ended := make(chan string, 1), make(chan error, 1)
-	go func() { ended <- d.Serve(ctx, ln, func(link string) { links <- link }) }()
-	s.link = await.Receive(t, links, "the dashboard's link")
-	s.end = sync.OnceFunc(func() {
-		stop()
-		assert.NoError(t, await.Receive(t, ended, "the end of the dashboard"))
+	links := make(chan string, 1)
+	s.end = await.Background(t, "the dashboard", func(ctx context.Context) error {
+		return d.Serve(ctx, ln, func(link string) { links <- link })
 	})
-	t.Cleanup(s.end)
+	s.link = await.Receive(t, links, "the dashboard's link")
 	return s
 }
 

@@ -2,7 +2,6 @@ package browser_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -48,7 +47,7 @@ func newMachine(t *testing.T, env *kubetest.Env) *machine {
 	free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, free.Close())
-	m := &machine{plane: planetest.Start(t), health: free.Addr().String(), stop: func() {}}
+	m := &machine{plane: planetest.Start(t), health: free.Addr().String()}
 	cfg := config.Config{
 		ControlPlaneURL: m.plane.URL(), Token: m.plane.Token(t, operators.TokenOptions{TTL: time.Hour}), ClusterName: "shop",
 		StateDir: t.TempDir(), Namespace: kubetest.AgentOf(managed), Namespaces: []string{managed}, HealthAddress: m.health,
@@ -56,18 +55,9 @@ func newMachine(t *testing.T, env *kubetest.Env) *machine {
 	m.run = func() {
 		a, err := agent.New(agent.Options{Config: cfg, Version: "v1.2.3", Log: zerolog.Nop(), Kubernetes: env.Agent, Now: m.plane.Clock.Now})
 		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() { ended <- a.Run(ctx) }()
-		m.stop = func() {
-			cancel()
-			err := await.Receive(t, ended, "the end of the agent")
-			assert.True(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
-			m.stop = func() {}
-		}
+		m.stop = await.Background(t, "the agent", a.Run)
 	}
 	m.run()
-	t.Cleanup(func() { m.stop() })
 	m.plane.AwaitOnline(t, time.Time{})
 	return m
 }

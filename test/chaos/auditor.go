@@ -29,18 +29,7 @@ type auditor struct {
 
 // follow reads until rest is closed. It retries later what cannot be read now.
 func (a *auditor) follow(ctx context.Context, rest <-chan struct{}) {
-	tick := time.NewTicker(auditEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-rest:
-			return
-		case <-tick.C:
-			_ = a.read(ctx)
-		}
-	}
+	every(ctx, rest, auditEvery, func() { _ = a.read(ctx) })
 }
 
 // read reads all available records; an error means that it could not.

@@ -66,6 +66,13 @@ func (c *chaos) wireNames() []string {
 	return names
 }
 
+// suspension is a fault in which a process is suspended.
+func suspension(hold, resume func() error) kind {
+	return kind{name: "held", weight: 2, longest: longHeld,
+		begin: func(context.Context) error { return hold() },
+		end:   func(context.Context) error { return resume() }}
+}
+
 // own returns a process of the product as a part.
 func (c *chaos) own(name string, p process, start func() error) part {
 	return part{name, []kind{
@@ -75,9 +82,7 @@ func (c *chaos) own(name string, p process, start func() error) part {
 				return p.Kill()
 			},
 			end: func(context.Context) error { return start() }},
-		{name: "held", weight: 2, longest: longHeld,
-			begin: func(context.Context) error { return p.Hold() },
-			end:   func(context.Context) error { return p.Resume() }},
+		suspension(p.Hold, p.Resume),
 	}}
 }
 
@@ -85,9 +90,7 @@ func (c *chaos) brokerPart() part {
 	b := c.sys.Broker
 	return part{brokerName, []kind{
 		{name: killed, weight: 2, longest: longDown, begin: c.sys.KillBroker, end: b.Start},
-		{name: "held", weight: 2, longest: longHeld,
-			begin: func(context.Context) error { return b.Hold() },
-			end:   func(context.Context) error { return b.Resume() }},
+		suspension(b.Hold, b.Resume),
 	}}
 }
 
@@ -96,9 +99,7 @@ func (c *chaos) postgresPart() part {
 	return part{databaseName, []kind{
 		{name: killed, weight: 3, longest: longDown,
 			begin: func(context.Context) error { return p.Crash() }, end: p.Restart},
-		{name: "held", weight: 2, longest: longHeld,
-			begin: func(context.Context) error { return p.Hold() },
-			end:   func(context.Context) error { return p.Resume() }},
+		suspension(p.Hold, p.Resume),
 	}}
 }
 

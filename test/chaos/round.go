@@ -54,7 +54,12 @@ func (c *chaos) round(ctx context.Context, r round) error {
 
 // progress prints the progress at intervals.
 func (c *chaos) progress(ctx context.Context, rest <-chan struct{}) {
-	tick := time.NewTicker(progressEvery)
+	every(ctx, rest, progressEvery, func() { c.say("%s", c.figures()) })
+}
+
+// every calls a function at intervals until rest is closed.
+func every(ctx context.Context, rest <-chan struct{}, interval time.Duration, do func()) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
@@ -63,7 +68,7 @@ func (c *chaos) progress(ctx context.Context, rest <-chan struct{}) {
 		case <-rest:
 			return
 		case <-tick.C:
-			c.say("%s", c.figures())
+			do()
 		}
 	}
 }

@@ -166,21 +166,6 @@ func removeAgent(t *testing.T, namespace string, others ...string) {
 	assert.NoError(t, err, out)
 }
 
-// TestChart_TwoReplicas: two replicas serve. test/chaos covers the death of one, test/e2e that of
-// all in turn.
-func TestChart_TwoReplicas(t *testing.T) {
-	suite.Release(t, "further lives of the charts")
-	sys := system(t)
-	t.Cleanup(func() { removeAgent(t, "pair") })
-	shell(t, in("pair", documented(t, "install", exampleURL, sys.APIURL(), "--wait", "--wait --values "+agentChart+"/ci/ha.yaml")))
-	awaitAgent(t, clusterName, version)
-	ready := "kubectl -n pair get deployment pipeops-agent -o jsonpath={.status.readyReplicas}"
-	assert.Equal(t, "2", shell(t, ready))
-	assert.Contains(t, shell(t, "kubectl -n pair get poddisruptionbudget pipeops-agent"), "pipeops-agent")
-	pipeops(t, "cluster", clusterName)
-	shell(t, "helm test pipeops-agent --namespace pair")
-}
-
 // TestChart_TakeOver has Helm take over an agent that came by `kubectl apply`.
 func TestChart_TakeOver(t *testing.T) {
 	suite.Release(t, "further lives of the charts")

@@ -41,12 +41,6 @@ func TestChart_ConformsToSchemas(t *testing.T) {
 		}
 	}
 	require.NoError(t, check("", manifests...))
-	t.Run("the schemas notice", func(t *testing.T) {
-		const service = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80, targetPort: http%s}]}\n"
-		require.NoError(t, check(fmt.Sprintf(service, "")))
-		require.ErrorContains(t, check(fmt.Sprintf(service, ", prot: TCP")), "prot")
-		require.ErrorContains(t, check(strings.Replace(fmt.Sprintf(service, ""), "80", `"80"`, 1)), "port")
-	})
 }
 
 // writeSchemas makes of an API server's OpenAPI document one file for each kind,

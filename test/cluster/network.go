@@ -9,12 +9,12 @@ import (
 	"math/bits"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/node"
 	"github.com/pipeops/pipeops-vm-agent/test/filelock"
 )
 
@@ -53,13 +53,13 @@ func nth(p netip.Prefix, n byte) netip.Addr {
 
 // connect joins the cluster whose process 1 is pid to the machine.
 func (n network) connect(ctx context.Context, pid int) error {
-	device, node := n.device(), n.node().String()
-	return ipBatch(ctx,
+	device, nodeIP := n.device(), n.node().String()
+	return node.IPBatch(ctx,
 		fmt.Sprintf("link add %s type veth peer name eth0 netns %d", device, pid),
 		fmt.Sprintf("address add %s/%d dev %s", n.host(), n.link().Bits(), device),
 		fmt.Sprintf("link set %s up", device),
-		fmt.Sprintf("route add %s via %s", n.pods(), node),
-		fmt.Sprintf("route add %s via %s", n.services(), node),
+		fmt.Sprintf("route add %s via %s", n.pods(), nodeIP),
+		fmt.Sprintf("route add %s via %s", n.services(), nodeIP),
 	)
 }
 
@@ -69,7 +69,7 @@ func (n network) disconnect(ctx context.Context) error {
 	if !n.connected() {
 		return nil
 	}
-	err := ipBatch(ctx, "link delete "+n.device())
+	err := node.IPBatch(ctx, "link delete "+n.device())
 	if err != nil && !n.connected() {
 		return nil // the kernel was faster
 	}
@@ -79,15 +79,6 @@ func (n network) disconnect(ctx context.Context) error {
 func (n network) connected() bool {
 	_, err := os.Stat(filepath.Join("/sys/class/net", n.device()))
 	return err == nil
-}
-
-func ipBatch(ctx context.Context, lines ...string) error {
-	cmd := exec.CommandContext(ctx, "ip", "-batch", "-")
-	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n"))
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("set up network: %w: %s", err, strings.TrimSpace(string(output)))
-	}
-	return nil
 }
 
 // reservation holds a network for as long as the lock on the file is held by

@@ -53,13 +53,7 @@ func start(t *testing.T) *system {
 		Version: "test", Log: zerolog.Nop(), Kubernetes: env.Agent, Now: plane.Clock.Now,
 	})
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		await.Receive(t, done, "the end of the agent")
-	})
+	await.Background(t, "the agent", a.Run)
 	s.agentID = plane.AwaitOnline(t, time.Time{})
 	s.credentials, err = plane.Runners.Create(t.Context(), "contract", time.Hour, false)
 	require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
@@ -33,7 +34,7 @@ func TestIngress_ServesApp(t *testing.T) {
 	removeApp(t, app)
 	pipeops(t, "deploy", agentName, "-f", twoHosts(t, app, plain, secure, secret), "--wait=2m")
 	answersAtTheBalancer(t, secure, trusting(t, certificate))
-	visitor := atTheBalancer(nil)
+	visitor := harness.VisitorAt(sys.Cluster.NodeIP(), nil)
 	require.NoError(t, fetch(t, visitor, "http://"+plain+"/healthz"))
 	require.ErrorContains(t, fetch(t, visitor, "http://"+plain+"/"), "404", "the App's page is on the other host alone")
 	require.ErrorContains(t, fetch(t, visitor, "https://"+plain+"/healthz"), "tls", "the host has no certificate")

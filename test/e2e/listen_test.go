@@ -38,15 +38,9 @@ func listen(t *testing.T) *listener {
 		Ready: func() { once.Do(func() { close(bound) }) },
 	})
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	await.Background(t, "the Runner that listens", func(ctx context.Context) error {
 		_ = consumer.Run(ctx, heard.hear) // it ends with ctx
-	}()
-	t.Cleanup(func() {
-		cancel()
-		await.Closed(t, done, "the end of the Runner that listens")
+		return nil
 	})
 	await.Closed(t, bound, "the Runner's queue is bound")
 	return heard

@@ -68,17 +68,7 @@ func start(ctx context.Context, s *harness.System) (err error) {
 	if err := sys.StartBroker(ctx); err != nil {
 		return err
 	}
-	if err := sys.StartControlPlane(ctx); err != nil {
-		return err
-	}
-	if _, err := sys.CreateRunner(ctx, runner); err != nil {
-		return err
-	}
-	token, err := sys.CreateToken(ctx)
-	if err != nil {
-		return err
-	}
-	if err := sys.DeployAgent(ctx, agentName, token); err != nil {
+	if err := sys.StartProduct(ctx, agentName, runner); err != nil {
 		return err
 	}
 	image, err = sys.LoadApp(ctx, "hello")

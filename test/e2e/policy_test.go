@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
@@ -40,142 +37,11 @@ func policyBecomes(t *testing.T, state string, data map[string]string) {
 		assert.NoError(t, setPolicy(ctx, nil))
 	})
 	require.NoError(t, setPolicy(t.Context(), data))
-	awaitPolicy(t, state)
-}
-
-// awaitPolicy waits until the agent tells that the policy holds.
-func awaitPolicy(t *testing.T, state string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	require.NoError(t, harness.Eventually(ctx, "the policy is "+state, func(ctx context.Context) error {
-		out, err := sys.Runner(ctx, runner, "cluster", agentName, "-o", "json")
-		if err == nil && !strings.Contains(out, fmt.Sprintf(`"state": %q`, state)) {
-			err = fmt.Errorf("cluster: %s", out)
-		}
-		return err
-	}))
-}
-
-// repository is where an image comes from, as a policy names it.
-func repository(image string) string {
-	name, _, _ := strings.Cut(image, ":")
-	if host, _, _ := strings.Cut(name, "/"); !strings.Contains(host, ".") {
-		return "docker.io/" + name
-	}
-	return name
-}
-
-// TestPolicy_OfCustomer has the owner of the cluster bound a Runner, stop it,
-// and let it go on, while the agent runs as it is and an App serves.
-func TestPolicy_OfCustomer(t *testing.T) {
-	suite.Release(t, "the customer's policy, end to end")
-	removeApp(t, "bounded")
-	pods, err := sys.AgentPods(t.Context())
-	require.NoError(t, err)
-	policyBecomes(t, "active", map[string]string{"policy.yaml": "rules:\n- name: ours alone\n  namespaces: [" + namespace + "]\n  images: [" +
-		repository(image) + "]\n  maxReplicas: 2\n- name: look\n  commands: [read]\n"})
-
-	pipeops(t, "deploy", agentName, "bounded", "--image", image, "--port", "8080", "--env", "A="+secretMark, "--wait=2m")
-	pipeops(t, "secret", "set", agentName, "bounded", "--from-literal", "A="+secretMark)
-	said := refused(t, exitRefused, "deploy", agentName, "bounded", "--image", "registry.invalid/evil:1", "--no-wait")
-	assert.Contains(t, said, `rule "ours alone"`)
-	assert.Contains(t, said, "not from registry.invalid/evil")
-	assert.Contains(t, said, "ConfigMap pipeops/pipeops-policy")
-	said = refused(t, exitRefused, "scale", agentName, "bounded", "--replicas", "3", "--no-wait")
-	assert.Contains(t, said, "at most 2 pods")
-	said = refused(t, exitRefused, "namespace", "create", agentName, "elsewhere")
-	assert.Contains(t, said, "no rule")
-
-	policyBecomes(t, "paused", map[string]string{"paused": "true"})
-	for _, args := range [][]string{
-		{"restart", agentName, "bounded", "--no-wait"}, {"delete", agentName, "bounded"}, {"status", agentName, "bounded"},
-		{"secret", "set", agentName, "bounded", "--from-literal", "A=b"},
-	} {
-		assert.Contains(t, refused(t, exitRefused, args...), "paused all commands", args[0])
-	}
-	answer, err := sys.Kube.ServiceGet(t.Context(), namespace, "bounded", 8080, "/")
-	require.NoError(t, err, "the App runs on")
-	assert.NotEmpty(t, answer)
-
-	policyBecomes(t, "invalid", map[string]string{"policy.yaml": "rules:\n- name: a\n  comands: [read]\n"})
-	assert.Contains(t, refused(t, exitRefused, "status", agentName, "bounded"), "rules[0].comands")
-
-	policyBecomes(t, "default", nil)
-	pipeops(t, "scale", agentName, "bounded", "--replicas", "3", "--wait=2m")
-	now, err := sys.AgentPods(t.Context())
-	require.NoError(t, err)
-	require.Len(t, now, len(pods))
-	for i := range pods {
-		assert.Equal(t, pods[i].UID, now[i].UID, "no restart")
-	}
-	auditTellsOf(t, "put-app", "bounded", runnerapi.AuditDone, "")
-	auditTellsOf(t, "put-app", "bounded", runnerapi.AuditRefused, `rule "ours alone"`)
-	auditTellsOf(t, "scale-app", "bounded", runnerapi.AuditRefused, "at most 2 pods")
-	auditTellsOf(t, "get-app", "bounded", runnerapi.AuditRefused, "paused")
-	auditTellsOf(t, "scale-app", "bounded", runnerapi.AuditDone, "")
-	auditIsWhole(t, pods[0].Name)
-}
-
-// secretMark is a value that the audit log must never hold.
-const secretMark = "e2e-hunter2-mark"
-
-// auditTellsOf looks for a record over the Runner API.
-func auditTellsOf(t *testing.T, command, name string, outcome runnerapi.AuditOutcome, message string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	require.NoError(t, harness.Eventually(ctx, "the audit log tells of "+command, func(ctx context.Context) error {
-		out, err := sys.Runner(ctx, runner, "audit", agentName, "--limit", "200", "-o", "json")
-		if err != nil {
-			return err
-		}
-		assert.NotContains(t, out, secretMark)
-		var list runnerapi.AuditList
-		if err := json.Unmarshal([]byte(out), &list); err != nil {
-			return err
-		}
-		for _, r := range list.Items {
-			if r.Command == command && r.Name == name && r.Outcome == outcome && strings.Contains(r.Message, message) && r.Runner == runner {
-				return nil
-			}
-		}
-		return fmt.Errorf("not in: %s", out)
-	}))
-}
-
-// auditIsWhole verifies the log in the agent's pod, against what the control
-// plane has got of it.
-func auditIsWhole(t *testing.T, pod string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	var head string
-	require.NoError(t, harness.Eventually(ctx, "the control plane has the records", func(ctx context.Context) error {
-		out, err := sys.ControlPlane(ctx, "agent", "audit", agentName, "--limit", "50")
-		if err != nil || !strings.Contains(out, "HEAD ") || !strings.Contains(out, "scale-app") {
-			return fmt.Errorf("%s: %w", out, err)
-		}
-		assert.NotContains(t, out, "BROKEN")
-		assert.NotContains(t, out, secretMark)
-		head = strings.TrimSpace(out[strings.LastIndex(out, "HEAD ")+5:])
-		return nil
-	}))
-	verify := func(head string) (string, error) {
-		out, err := sys.Cluster.Kubectl(t.Context(), "-n", "pipeops", "exec", pod, "--", "/pipeops-agent", "audit", "verify", "--head", head)
-		return string(out), err
-	}
-	out, err := verify(head)
-	require.NoError(t, err, out)
-	assert.Contains(t, out, "records, from 1;")
-	seq, hash, _ := strings.Cut(head, ":")
-	out, err = verify(seq + ":" + strings.Repeat("0", len(hash)))
-	require.Error(t, err, out)
-	assert.Contains(t, out+err.Error(), "record "+seq+" is not the one that was noted")
+	require.NoError(t, sys.AwaitPolicy(t.Context(), runner, agentName, state))
 }
 
 // TestDocs_PolicyAndAudit does what docs/cluster-owner/policy.md and audit.md
-// tell the owner of the cluster to do.
+// tell the owner of the cluster to do. An App serves while all commands are paused.
 func TestDocs_PolicyAndAudit(t *testing.T) {
 	suite.Release(t, "the documents' commands, each as it is written")
 	s := newShell(t)
@@ -192,14 +58,19 @@ func TestDocs_PolicyAndAudit(t *testing.T) {
 		return s.run(t, block)
 	}
 	policyBecomes(t, "default", nil)
+	removeApp(t, "steady")
+	pipeops(t, "deploy", agentName, "steady", "--image", image, "--port", "8080", "--wait=2m")
 	document("docs/cluster-owner/policy.md", "create configmap pipeops-policy --from-file")
-	awaitPolicy(t, "active")
+	require.NoError(t, sys.AwaitPolicy(t.Context(), runner, agentName, "active"))
 	assert.Contains(t, document("docs/cluster-owner/policy.md", "policy check"), `allowed by rule "shop": Runner ci may do scale-app`)
 	document("docs/cluster-owner/policy.md", "patch configmap")
-	awaitPolicy(t, "paused")
+	require.NoError(t, sys.AwaitPolicy(t.Context(), runner, agentName, "paused"))
+	assert.Contains(t, refused(t, exitRefused, "restart", agentName, "steady", "--no-wait"), "paused all commands")
+	_, err = sys.Kube.ServiceGet(t.Context(), namespace, "steady", 8080, "/")
+	require.NoError(t, err, "the App runs on")
 	policyBecomes(t, "default", nil)
 	document("docs/cluster-owner/policy.md", "create configmap pipeops-policy --from-literal")
-	awaitPolicy(t, "paused")
+	require.NoError(t, sys.AwaitPolicy(t.Context(), runner, agentName, "paused"))
 	policyBecomes(t, "default", nil)
 
 	assert.Contains(t, document("docs/cluster-owner/audit.md", "pipeops-runner audit"), "HEAD ")

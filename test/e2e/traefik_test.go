@@ -2,11 +2,9 @@ package e2e
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -23,6 +21,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/charts"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -130,22 +129,8 @@ func trusting(t *testing.T, certificate string) *x509.CertPool {
 // certificate of these authorities.
 func answersAtTheBalancer(t *testing.T, host string, roots *x509.CertPool) {
 	t.Helper()
-	c := atTheBalancer(roots)
+	c := harness.VisitorAt(sys.Cluster.NodeIP(), roots)
 	await.Until(t, "the App answers at the load balancer's address", func() bool { return fetch(t, c, "https://"+host+"/") == nil })
-}
-
-// atTheBalancer is a visitor who finds every host at the load balancer's address.
-func atTheBalancer(roots *x509.CertPool) *http.Client {
-	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			_, port, err := net.SplitHostPort(address)
-			if err != nil {
-				return nil, err
-			}
-			return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(sys.Cluster.NodeIP(), port))
-		},
-	}}
 }
 
 // reachedIn waits until a host is in a mode, and wants requests to come through Traefik in direct
@@ -204,12 +189,7 @@ func tlsSecret(t *testing.T, name, host string) (certificate string) {
 // selfSigned writes a certificate for a host, which is its own authority, and its key.
 func selfSigned(t *testing.T, host string) (certificate, key string) {
 	t.Helper()
-	cert, private, err := selfsigned.PEM(host)
-	require.NoError(t, err)
-	write := func(name, text string) string {
-		path := filepath.Join(t.TempDir(), name)
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		return path
-	}
-	return write("tls.crt", cert), write("tls.key", private)
+	dir := t.TempDir()
+	require.NoError(t, selfsigned.Write(dir, host))
+	return filepath.Join(dir, "server.crt"), filepath.Join(dir, "server.key")
 }

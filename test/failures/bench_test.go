@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/ptr"
 
@@ -95,7 +94,7 @@ func newBench(t *testing.T, env *kubetest.Env, batch []Failure) *bench {
 		}
 	}
 	checker := health.New(env.Agent, settling())
-	b.run(t, "the engine", b.makeEngine(t, all[anApp]))
+	await.Background(t, "the engine", b.makeEngine(t, all[anApp]))
 	await.Until(t, "the engine is ready", b.engine.Ready)
 	b.applier = manifests.New(manifests.Config{
 		REST: env.Agent, Namespace: kubetest.AgentOf(all[aSet][0]), Namespaces: all[aSet], Workloads: checker,
@@ -111,7 +110,7 @@ func newBench(t *testing.T, env *kubetest.Env, batch []Failure) *bench {
 	stopper := &health.Stopper{
 		Checker: checker, Namespaces: append(all[aSet], all[aRelease]...), Leads: func() bool { return true }, Log: log,
 	}
-	b.run(t, "what stops workloads", stopper.Run)
+	await.Background(t, "what stops workloads", stopper.Run)
 	ctx, cancel := context.WithCancel(context.Background())
 	b.ctx = ctx
 	t.Cleanup(func() { cancel(); b.work.Wait() })
@@ -142,18 +141,6 @@ func (b *bench) makeEngine(t *testing.T, namespaces []string) func(context.Conte
 	return engine.Run
 }
 
-// run has something go on until the batch ends.
-func (b *bench) run(t *testing.T, what string, do func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- do(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		assert.NoError(t, await.Receive(t, done, "the end of "+what))
-	})
-}
-
 // key names what a failure befalls.
 func (b *bench) key(f Failure, kind string) runnerapi.Key {
 	return runnerapi.Key{Namespace: b.namespaces[kind][f.Scene], Name: f.Name}
@@ -164,7 +151,8 @@ func (b *bench) begin(t *testing.T, f Failure) {
 	t.Helper()
 	docs, err := manifests.Read(strings.NewReader(f.Manifest(t, b.namespaces[aSet][f.Scene])))
 	require.NoError(t, err)
-	archive := chart(t, f.Manifest(t, b.namespaces[aRelease][f.Scene]))
+	archive := rendertest.Archive(t, "failing/Chart.yaml", "apiVersion: v2\nname: failing\nversion: 1.0.0\n",
+		"failing/templates/all.yaml", f.Manifest(t, b.namespaces[aRelease][f.Scene]))
 	do := map[string]func(context.Context) outcome{
 		aSet:     func(ctx context.Context) outcome { return b.set(ctx, f, docs) },
 		aRelease: func(ctx context.Context) outcome { return b.release(ctx, f, archive) },

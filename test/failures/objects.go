@@ -1,10 +1,6 @@
 package failures
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
-	"io"
 	"strings"
 	"testing"
 
@@ -78,21 +74,3 @@ func (f Failure) Manifest(t *testing.T, namespace string) string {
 
 // unmarked removes the marks of the agent's own objects everywhere.
 var unmarked = strings.NewReplacer(objectmeta.ManagedBy+": "+objectmeta.ManagedByAgent, "of: the-test", objectmeta.App+":", "app:")
-
-// chart returns the archive of a chart with a manifest.
-func chart(t *testing.T, manifest string) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	zipped := gzip.NewWriter(&out)
-	w := tar.NewWriter(zipped)
-	for _, file := range []struct{ name, text string }{
-		{"Chart.yaml", "apiVersion: v2\nname: failing\nversion: 1.0.0\n"}, {"templates/all.yaml", manifest},
-	} {
-		require.NoError(t, w.WriteHeader(&tar.Header{Name: "failing/" + file.name, Mode: 0o644, Size: int64(len(file.text))}))
-		_, err := io.WriteString(w, file.text)
-		require.NoError(t, err)
-	}
-	require.NoError(t, w.Close())
-	require.NoError(t, zipped.Close())
-	return out.Bytes()
-}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
@@ -19,6 +18,8 @@ const (
 	agentSelector  = "app.kubernetes.io/name=pipeops-agent"
 	// agentTimeout is how long the agent may take from the manifest to ready.
 	agentTimeout = 8 * time.Minute
+	// policyTimeout is how long the agent may take to follow a changed policy.
+	policyTimeout = 3 * time.Minute
 )
 
 // CreateToken creates an enrolment token.
@@ -87,18 +88,46 @@ func (s *System) AwaitAgent(ctx context.Context) error {
 	return nil
 }
 
+// AwaitPolicy waits until the agent tells a Runner that its policy is in a state.
+func (s *System) AwaitPolicy(ctx context.Context, runner, agent, state string) error {
+	ctx, cancel := context.WithTimeout(ctx, policyTimeout)
+	defer cancel()
+	return Eventually(ctx, "the policy is "+state, func(ctx context.Context) error {
+		out, err := s.Runner(ctx, runner, "cluster", agent, "-o", "json")
+		if err == nil && !strings.Contains(out, fmt.Sprintf(`"state": %q`, state)) {
+			err = fmt.Errorf("cluster: %s", out)
+		}
+		return err
+	})
+}
+
+// StartProduct starts the control plane, creates Runners, and deploys an agent.
+func (s *System) StartProduct(ctx context.Context, agent string, runners ...string) error {
+	if err := s.StartControlPlane(ctx); err != nil {
+		return err
+	}
+	for _, name := range runners {
+		if _, err := s.CreateRunner(ctx, name); err != nil {
+			return err
+		}
+	}
+	token, err := s.CreateToken(ctx)
+	if err != nil {
+		return err
+	}
+	return s.DeployAgent(ctx, agent, token)
+}
+
 // AgentPod returns the agent's pod; there is one that is not on its way out.
 func (s *System) AgentPod(ctx context.Context) (*corev1.Pod, error) {
-	pods, err := s.Kube.Clientset.CoreV1().Pods(agentNamespace).List(ctx, metav1.ListOptions{LabelSelector: agentSelector})
+	pods, err := s.AgentPods(ctx)
+	if err == nil && len(pods) == 0 {
+		err = errors.New("the agent has no pod")
+	}
 	if err != nil {
 		return nil, err
 	}
-	for i := range pods.Items {
-		if pods.Items[i].DeletionTimestamp == nil {
-			return &pods.Items[i], nil
-		}
-	}
-	return nil, errors.New("the agent has no pod")
+	return &pods[0], nil
 }
 
 // KillAgent deletes the agent's pod without grace: the process is gone at once.

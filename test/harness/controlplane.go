@@ -67,6 +67,11 @@ func (s *System) Visitor(ctx context.Context) (*http.Client, error) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(ca))
+	return VisitorAt(s.hostIP, roots), nil
+}
+
+// VisitorAt returns a client that finds every host at an address.
+func VisitorAt(ip string, roots *x509.CertPool) *http.Client {
 	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -74,9 +79,9 @@ func (s *System) Visitor(ctx context.Context) (*http.Client, error) {
 			if err != nil {
 				return nil, err
 			}
-			return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(s.hostIP, port))
+			return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(ip, port))
 		},
-	}}, nil
+	}}
 }
 
 // KillControlPlane ends the control plane as a crash would.

@@ -23,11 +23,7 @@ func functions(t *testing.T, settings []string, commands string) (said string, c
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", "set -Eeuo pipefail\n"+parts+commands)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, settings...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		require.IsType(t, &exec.ExitError{}, err, string(out))
-	}
-	return string(out), cmd.ProcessState.ExitCode()
+	return outcome(t, cmd)
 }
 
 func TestComponents_Listed(t *testing.T) {

@@ -116,13 +116,20 @@ func script(t *testing.T, settings []string, args ...string) (said string, code 
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + state, "PIPEOPS_INSTALL_STATE=" + state + "/state", "PIPEOPS_INSTALL_LOG=" + state + "/log",
 	}, settings...)
+	said, code = outcome(t, cmd)
+	noteSaid(said)
+	left, err := os.ReadDir(state)
+	require.NoError(t, err)
+	assert.Empty(t, left, "it has written something")
+	return said, code
+}
+
+// outcome runs a command, and returns what it said and its exit code.
+func outcome(t *testing.T, cmd *exec.Cmd) (said string, code int) {
+	t.Helper()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		require.IsType(t, &exec.ExitError{}, err, string(out))
 	}
-	noteSaid(string(out))
-	left, err := os.ReadDir(state)
-	require.NoError(t, err)
-	assert.Empty(t, left, "it has written something")
 	return string(out), cmd.ProcessState.ExitCode()
 }

@@ -76,12 +76,9 @@ func (c existingCluster) script(t *testing.T, args ...string) (said string, code
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "PIPEOPS_WAIT=0", "PIPEOPS_INSTALL_STATE=" + c.dir + "/state", "PIPEOPS_INSTALL_LOG=" + c.dir + "/log",
 	}, c.settings...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		require.IsType(t, &exec.ExitError{}, err, string(out))
-	}
-	noteSaid(string(out))
-	return string(out), cmd.ProcessState.ExitCode()
+	said, code = outcome(t, cmd)
+	noteSaid(said)
+	return said, code
 }
 
 // deletions are the calls of kubectl that deleted something.

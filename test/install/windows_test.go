@@ -45,11 +45,7 @@ func TestWindows_LinuxHalf(t *testing.T) {
 		code64 := base64.StdEncoding.EncodeToString([]byte(linuxHalf(t)))
 		cmd := exec.CommandContext(t.Context(), "bash", "-c", "source <(base64 -d <<<"+code64+")", "bash", version, sum, "cluster-info", "-o", "env")
 		cmd.Env = append(os.Environ(), append([]string{"PIPEOPS_MIRROR=" + s.URL + "/", "PIPEOPS_CA_FILE=" + ca}, env...)...)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			require.ErrorAs(t, err, new(*exec.ExitError), string(out))
-		}
-		return string(out), cmd.ProcessState.ExitCode()
+		return outcome(t, cmd)
 	}
 	good := func(version, sum string, env ...string) {
 		t.Helper()

@@ -36,11 +36,7 @@ func TestInstall_SmallScripts(t *testing.T) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "bash", args...)
 		cmd.Dir, cmd.Env = dir, append([]string{"PATH=" + os.Getenv("PATH"), "NO_PROXY=127.0.0.1", "NODE_TYPE=", "K3S_URL=", "K3S_TOKEN="}, settings...)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			require.IsType(t, &exec.ExitError{}, err, string(out))
-		}
-		return string(out), cmd.ProcessState.ExitCode()
+		return outcome(t, cmd)
 	}
 	mirror, ca := "PIPEOPS_MIRROR="+site.URL+"/", "PIPEOPS_CA_FILE="+filepath.Join(dir, "ca.pem")
 	for name, c := range map[string]struct {

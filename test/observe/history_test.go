@@ -4,14 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/monitoring"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -90,13 +86,8 @@ func TestHistory_QueriesOfPods(t *testing.T) {
 		}})
 	}
 	require.Len(t, all, 2*len(each))
-	text, err := yaml.Marshal(map[string]any{
+	approves(t, tool, map[string]any{
 		"evaluation_interval": "1m",
 		"tests":               []any{map[string]any{"interval": "1m", "input_series": scraped(), "promql_expr_test": all}},
-	})
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "queries.yaml")
-	require.NoError(t, os.WriteFile(path, text, 0o600))
-	out, err := exec.CommandContext(t.Context(), tool, "test", "rules", path).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	}, "test", "rules")
 }

@@ -56,6 +56,17 @@ func promtool(t *testing.T) string {
 	return path
 }
 
+// approves has promtool read a document.
+func approves(t *testing.T, tool string, document any, command ...string) {
+	t.Helper()
+	text, err := yaml.Marshal(document)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "document.yaml")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	out, err := exec.CommandContext(t.Context(), tool, append(command, path)...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
 // TestAlerts_Fire has promtool check the rules, and run their own tests.
 func TestAlerts_Fire(t *testing.T) {
 	tool := promtool(t)
@@ -208,12 +219,7 @@ func TestDashboards_QueriesValid(t *testing.T) {
 			}
 		}
 	}
-	text, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "panels", "rules": all}}})
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "panels.yaml")
-	require.NoError(t, os.WriteFile(path, text, 0o600))
-	out, err := exec.CommandContext(t.Context(), tool, "check", "rules", path).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	approves(t, tool, map[string]any{"groups": []any{map[string]any{"name": "panels", "rules": all}}}, "check", "rules")
 }
 
 //go:generate go test . -run TestMetrics_Documented -update

@@ -1,13 +1,9 @@
 package observe
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/test/monitoringtest"
 )
@@ -20,10 +16,5 @@ func TestScrape_JobsValid(t *testing.T) {
 		list = append(list, job)
 	}
 	require.Len(t, list, 3)
-	text, err := yaml.Marshal(map[string]any{"scrape_configs": list})
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "prometheus.yaml")
-	require.NoError(t, os.WriteFile(path, text, 0o600))
-	out, err := exec.CommandContext(t.Context(), tool, "check", "config", path).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	approves(t, tool, map[string]any{"scrape_configs": list}, "check", "config")
 }

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/debian"
 )
 
 //go:embed install.sh
@@ -44,37 +44,11 @@ func versionOf(initdb string) int {
 // Install installs Debian's PostgreSQL, the version that belongs to its release,
 // without a service, unless one is there already.
 func Install(ctx context.Context, out io.Writer) error {
-	if _, err := programs(); err == nil {
-		return nil
+	there := func() bool {
+		_, err := programs()
+		return err == nil
 	}
-	if _, err := exec.LookPath("apt-get"); err != nil {
-		return errors.New("PostgreSQL is not installed and there is no apt-get: install its server first (initdb has to be in PATH)")
-	}
-	say(out, "installing PostgreSQL from Debian (some 50 MB, once)")
-	started := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
-	defer cancel()
-
-	args := []string{"sh", "-s"}
-	if os.Geteuid() != 0 {
-		args = append([]string{"sudo", "-n"}, args...)
-	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Stdin = strings.NewReader(installScript)
-	cmd.WaitDelay = 5 * time.Second
-	if log, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("install postgresql: %w; run 'apt-get install --no-install-recommends postgresql' as root to see why:\n%s", err, tail(log))
-	}
-	if _, err := programs(); err != nil {
-		return fmt.Errorf("installed postgresql, but: %w: this Debian is too different", err)
-	}
-	say(out, "PostgreSQL installed in %s", time.Since(started).Round(time.Second))
-	return nil
-}
-
-func tail(log []byte) string {
-	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
-	return strings.Join(lines[max(0, len(lines)-12):], "\n")
+	return debian.Install(ctx, "PostgreSQL (some 50 MB, once)", "postgresql", installScript, there, func(text string) { say(out, "%s", text) })
 }
 
 func say(out io.Writer, format string, args ...any) {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,10 +15,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/pipeops/pipeops-vm-agent/test/debian"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 const (
-	fileCA       = "ca.crt"
 	superuser    = "postgres"
 	startTimeout = 5 * time.Minute
 )
@@ -53,7 +53,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort(ctx)
+	port, err := debian.FreePort(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 
 // prepare writes all that the server reads.
 func (s *Server) prepare(ctx context.Context) error {
-	if err := writeCertificates(s.dir, slices.Concat([]string{"localhost"}, s.listen)); err != nil {
+	if err := selfsigned.Write(s.dir, slices.Concat([]string{"localhost"}, s.listen)...); err != nil {
 		return err
 	}
 	if err := os.WriteFile(s.file("password"), []byte(s.password), 0o600); err != nil {
@@ -86,7 +86,7 @@ func (s *Server) prepare(ctx context.Context) error {
 	initdb := s.command(ctx, "initdb", "--pgdata", s.file("data"), "--username", superuser, "--pwfile", s.file("password"),
 		"--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C.UTF-8", "--no-sync")
 	if said, err := initdb.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w:\n%s", err, tail(said))
+		return fmt.Errorf("initdb: %w:\n%s", err, debian.Tail(said))
 	}
 	// Connections without TLS are refused.
 	return os.WriteFile(s.file("data", "pg_hba.conf"), []byte("hostssl all all all scram-sha-256\n"), 0o600)
@@ -128,7 +128,7 @@ func (s *Server) await(ctx context.Context) error {
 		select {
 		case <-s.process.done:
 			log, _ := os.ReadFile(s.LogFile())
-			return fmt.Errorf("PostgreSQL ended while it started; its last words:\n%s", tail(log))
+			return fmt.Errorf("PostgreSQL ended while it started; its last words:\n%s", debian.Tail(log))
 		case <-ctx.Done():
 			return fmt.Errorf("PostgreSQL does not answer: %w; see %s", err, s.LogFile())
 		case <-tick.C:
@@ -150,7 +150,7 @@ func (s *Server) Stop() error {
 func (s *Server) Crash() error { return s.process.crash() }
 
 // CAFile returns the file of the certificate, in PEM, with which the server is verified.
-func (s *Server) CAFile() string { return s.file(fileCA) }
+func (s *Server) CAFile() string { return s.file("ca.crt") }
 
 // LogFile returns the file of the server's log.
 func (s *Server) LogFile() string { return s.file("log") }
@@ -173,22 +173,4 @@ func (s *Server) command(ctx context.Context, program string, args ...string) *e
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "HOME=" + s.dir, "TZ=UTC"}
 	cmd.SysProcAttr = asServer()
 	return cmd
-}
-
-// freePort searches below the kernel's ephemeral range, so that no outgoing connection takes the
-// port while the server is down.
-func freePort(ctx context.Context) (int, error) {
-	const from, count = 20000, 12000
-	for range 200 {
-		n, err := rand.Int(rand.Reader, big.NewInt(count))
-		if err != nil {
-			return 0, err
-		}
-		port := from + int(n.Int64())
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(port)) // for a moment
-		if err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, errors.New("found no free port on this machine")
 }

@@ -16,14 +16,11 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/pipeops/pipeops-vm-agent/test/filelock"
 )
 
-const (
-	// keep is how many results of one request stay that no process uses.
-	keep         = 2
-	lockInterval = 50 * time.Millisecond
-)
+// keep is how many results of one request stay that no process uses.
+const keep = 2
 
 // store is where the results of one request are, for all processes of this user: which
 // sources there were last, and which program became of which sources. It is locked
@@ -31,7 +28,7 @@ const (
 type store struct {
 	dir     string // of all requests
 	request string // this one's folder
-	lock    *os.File
+	close   func() error
 }
 
 func openStore(ctx context.Context, request []string) (*store, error) {
@@ -45,39 +42,8 @@ func openStore(ctx context.Context, request []string) (*store, error) {
 	if err := os.MkdirAll(s.request, 0o755); err != nil {
 		return nil, err
 	}
-	s.lock, err = await(ctx, filepath.Join(s.request, "lock"))
+	s.close, err = filelock.Wait(ctx, filepath.Join(s.request, "lock"), nil)
 	return s, err
-}
-
-func (s *store) close() error { return s.lock.Close() }
-
-// await locks a file as soon as no other process has it.
-func await(ctx context.Context, path string) (*os.File, error) {
-	tick := time.NewTicker(lockInterval)
-	defer tick.Stop()
-	for {
-		file, err := flock(path, unix.LOCK_EX)
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return file, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(err, ctx.Err())
-		case <-tick.C:
-		}
-	}
-}
-
-// flock locks a file, if it is free, until it is closed, or this process ends.
-func flock(path string, how int) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
-	}
-	return file, nil
 }
 
 // sources returns those of the last build.
@@ -173,12 +139,12 @@ var used sync.Map
 // removed does not exist.
 func (s *store) use(content, name string) (string, error) {
 	folder := s.folder(content)
-	lock, err := flock(filepath.Join(folder, "lock"), unix.LOCK_SH)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return "", fs.ErrNotExist
-	}
+	lock, err := filelock.Share(filepath.Join(folder, "lock"))
 	if err != nil {
 		return "", err
+	}
+	if lock == nil {
+		return "", fs.ErrNotExist
 	}
 	file := filepath.Join(folder, name)
 	if err := os.Link(filepath.Join(folder, "program"), file); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -226,13 +192,11 @@ func (s *store) prune() error {
 // remove removes a result with its program, unless a process uses that.
 func (s *store) remove(result, content string) error {
 	folder := s.folder(content)
-	lock, err := flock(filepath.Join(folder, "lock"), unix.LOCK_EX)
+	lock, err := filelock.Try(filepath.Join(folder, "lock"))
 	switch {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		return nil
 	case errors.Is(err, fs.ErrNotExist): // another request had the same
 		return os.Remove(result)
-	case err != nil:
+	case err != nil || lock == nil:
 		return err
 	}
 	return errors.Join(os.RemoveAll(folder), os.Remove(result), lock.Close())

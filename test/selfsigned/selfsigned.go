@@ -12,10 +12,15 @@ import (
 	"errors"
 	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"time"
 )
 
-// PEM returns a certificate for these names and IP addresses, valid for a day, and its key.
+// life is long enough for servers that outlive a test.
+const life = 10 * 365 * 24 * time.Hour
+
+// PEM returns a certificate for these names and IP addresses, and its key.
 func PEM(names ...string) (cert, key string, err error) {
 	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -23,7 +28,7 @@ func PEM(names ...string) (cert, key string, err error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test server"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
 	for _, name := range names {
@@ -39,6 +44,16 @@ func PEM(names ...string) (cert, key string, err error) {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
 	return encode("CERTIFICATE", der), encode("PRIVATE KEY", secret), errors.Join(err, failed)
+}
+
+// Write writes what PEM returns into a folder, for a server: server.crt, which is ca.crt too, and
+// server.key.
+func Write(dir string, names ...string) error {
+	cert, key, err := PEM(names...)
+	for name, text := range map[string]string{"ca.crt": cert, "server.crt": cert, "server.key": key} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	return err
 }
 
 // Pair returns what PEM does, for a server, and the pool that trusts it.

@@ -46,10 +46,7 @@ func newPods(t *testing.T) *pods {
 	sys.Binaries, err = harness.Build(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, sys.StartKubernetes(t.Context()))
-	require.NoError(t, sys.StartControlPlane(t.Context()))
-	token, err := sys.CreateToken(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, sys.DeployAgent(t.Context(), "shop", token))
+	require.NoError(t, sys.StartProduct(t.Context(), "shop"))
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the agent's log:\n%s", sys.AgentLog(context.Background(), 60))

@@ -184,7 +184,7 @@ func (w *world) step(name string, f func(t *testing.T)) {
 	})
 }
 
-// TestSelfUpdate_Service has an agent of a machine be offered all kinds of releases.
+// TestSelfUpdate_Service has an agent of a machine be offered one release after the other.
 func TestSelfUpdate_Service(t *testing.T) {
 	suite.Release(t, "an agent that is a service of its machine updates itself")
 	t.Parallel()
@@ -208,10 +208,6 @@ func TestSelfUpdate_Service(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 1, strings.Count(string(text), "\nthe new version does not understand"))
 	})
-	w.step("one that was changed after it was signed is refused", func(t *testing.T) {
-		w.publish("v1.0.3", two, func(f *release.File) { f.SHA256 = strings.Repeat("0", 64) })
-		assert.Contains(t, w.await("v1.0.0", "refused", "v1.0.3").Reason, "digest: ")
-	})
 	w.step("one that is larger than it was signed for is refused", func(t *testing.T) {
 		w.publish("v1.0.4", two, func(f *release.File) { f.Size = 1000 })
 		reason := w.await("v1.0.0", "refused", "v1.0.4").Reason
@@ -219,10 +215,6 @@ func TestSelfUpdate_Service(t *testing.T) {
 		said, err := os.ReadFile(w.log)
 		require.NoError(t, err)
 		assert.Contains(t, string(said), "larger than the 1000 bytes")
-	})
-	w.step("one that says that it is another version", func(t *testing.T) {
-		w.publish("v1.0.5", two)
-		assert.Contains(t, w.await("v1.0.0", "failed", "v1.0.5").Reason, "this program is v1.1.0, not v1.0.5")
 	})
 	w.neverOffline()
 	w.step("a good one takes over, in the same process", func(t *testing.T) {
@@ -233,15 +225,5 @@ func TestSelfUpdate_Service(t *testing.T) {
 		w.kill()
 		w.start(one)
 		w.await("v1.1.0", "done", "v1.1.0")
-	})
-	w.step("unless it was changed", func(t *testing.T) {
-		w.kill()
-		file := filepath.Join(w.state, "update", "v1.1.0", "pipeops-agent")
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		text[len(text)-1] ^= 1
-		require.NoError(t, os.WriteFile(file, text, 0o700))
-		w.start(one)
-		assert.Contains(t, w.await("v1.0.0", "failed", "v1.1.0").Reason, "it is not what was signed")
 	})
 }

@@ -89,14 +89,7 @@ func startPlane(t testing.TB, ca *tunneltest.CA, addr string, change ...func(*se
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
 	require.NoError(t, err)
 	p.Server, p.addr = s, ln.Addr().String()
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, ln) }()
-	p.stop = sync.OnceFunc(func() {
-		cancel()
-		assert.NoError(t, await.Receive(t, served, "the server to stop"))
-	})
-	t.Cleanup(p.stop)
+	p.stop = await.Background(t, "the server", func(ctx context.Context) error { return s.Serve(ctx, ln) })
 	return p
 }
 

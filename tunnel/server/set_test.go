@@ -72,13 +72,8 @@ func newSet(p *plane, change ...func(*tunnel.SetConfig)) *set {
 	}
 	s, err := tunnel.NewSet(cfg)
 	require.NoError(p.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { assert.NoError(p.t, s.Run(ctx)) })
 	serve(p.t, s.Listener(), echo{"one"})
-	all := &set{Set: s, t: p.t, fallback: at(cfg.ServerAddress), stop: sync.OnceFunc(func() { cancel(); running.Wait() })}
-	p.t.Cleanup(all.stop)
-	return all
+	return &set{Set: s, t: p.t, fallback: at(cfg.ServerAddress), stop: await.Background(p.t, "the Set", s.Run)}
 }
 
 // told has the Set keep these, as a heartbeat would.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/rand"
-	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -93,11 +92,8 @@ const opening = "GET /ws HTTP/1.1\r\nHost: " + host + "\r\nConnection: Upgrade\r
 // open opens a WebSocket by hand.
 func (w *world) open() (net.Conn, *bufio.Reader) {
 	w.t.Helper()
-	cfg := &tls.Config{RootCAs: w.roots, ServerName: host, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
-	conn, err := (&tls.Dialer{Config: cfg}).DialContext(w.t.Context(), "tcp", w.secure.String())
-	require.NoError(w.t, err)
-	w.t.Cleanup(func() { _ = conn.Close() })
-	_, err = io.WriteString(conn, opening)
+	conn := w.connect()
+	_, err := io.WriteString(conn, opening)
 	require.NoError(w.t, err)
 	from := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(from, nil)

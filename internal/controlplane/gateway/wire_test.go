@@ -106,20 +106,10 @@ func answers(text string) app {
 
 const fine = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-// visitor connects by TLS for HTTP/1.
-func (w *wire) visitor() net.Conn {
-	w.t.Helper()
-	cfg := &tls.Config{RootCAs: w.roots, ServerName: host, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
-	conn, err := (&tls.Dialer{Config: cfg}).DialContext(w.t.Context(), "tcp", w.secure.String())
-	require.NoError(w.t, err)
-	w.t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
 // say sends bytes and returns those of the answers to it, up to the end of a final one, or of the
 // connection.
 func (w *wire) say(text string) string {
-	conn := w.visitor()
+	conn := w.connect()
 	defer func() { _ = conn.Close() }()
 	_, _ = io.WriteString(conn, text)
 	var got bytes.Buffer
@@ -485,7 +475,7 @@ func TestWire_HalfCloses(t *testing.T) {
 		assert.Equal(t, "all of it", string(got), mode)
 
 		w.speaks(answers(fine))
-		conn = w.visitor()
+		conn = w.connect()
 		_, err = io.WriteString(conn, ask("POST /", "Content-Length: 9")+"text")
 		require.NoError(t, err)
 		require.NoError(t, conn.(*tls.Conn).CloseWrite())

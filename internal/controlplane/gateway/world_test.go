@@ -196,6 +196,16 @@ func (w *world) served(c *http.Client) {
 	})
 }
 
+// connect opens a connection by TLS for HTTP/1.
+func (w *world) connect() net.Conn {
+	w.t.Helper()
+	cfg := &tls.Config{RootCAs: w.roots, ServerName: host, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	conn, err := (&tls.Dialer{Config: cfg}).DialContext(w.t.Context(), "tcp", w.secure.String())
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
 // client returns a visitor with HTTP/1.1 or HTTP/2.
 func (w *world) client(http2 bool) *http.Client {
 	transport := &http.Transport{

@@ -51,19 +51,7 @@ func start(ctx context.Context, s *harness.System) (err error) {
 	// Chart repositories and registries of the tests are plain HTTP: so their attempts are about
 	// what they send, and none ends at the certificate.
 	sys.AgentSettings = map[string]string{"PIPEOPS_CHART_HTTP_HOSTS": sys.HostIP()}
-	if err := sys.StartControlPlane(ctx); err != nil {
-		return err
-	}
-	for _, name := range []string{honest, evil} {
-		if _, err := sys.CreateRunner(ctx, name); err != nil {
-			return err
-		}
-	}
-	token, err := sys.CreateToken(ctx)
-	if err != nil {
-		return err
-	}
-	if err := sys.DeployAgent(ctx, agentName, token); err != nil {
+	if err := sys.StartProduct(ctx, agentName, honest, evil); err != nil {
 		return err
 	}
 	if image, err = sys.LoadApp(ctx, "hello"); err != nil {

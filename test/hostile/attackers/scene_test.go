@@ -2,9 +2,7 @@ package attackers
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -182,25 +180,11 @@ func setPolicy(t *testing.T, policy string) {
 		ObjectMeta: metav1.ObjectMeta{Name: "pipeops-policy"}, Data: map[string]string{"policy.yaml": policy},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	awaitPolicy(t, "active")
+	require.NoError(t, sys.AwaitPolicy(t.Context(), honest, agentName, "active"))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		assert.NoError(t, maps.Delete(ctx, "pipeops-policy", metav1.DeleteOptions{}))
-		awaitPolicy(t, "default")
+		assert.NoError(t, sys.AwaitPolicy(ctx, honest, agentName, "default"))
 	})
-}
-
-// awaitPolicy waits until the agent says that the policy holds.
-func awaitPolicy(t *testing.T, state string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
-	defer cancel()
-	require.NoError(t, harness.Eventually(ctx, "the policy is "+state, func(ctx context.Context) error {
-		out, err := sys.Runner(ctx, honest, "cluster", agentName, "-o", "json")
-		if err == nil && !strings.Contains(out, fmt.Sprintf(`"state": %q`, state)) {
-			err = fmt.Errorf("cluster: %s", out)
-		}
-		return err
-	}))
 }

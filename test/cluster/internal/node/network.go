@@ -19,7 +19,7 @@ func arrangeNetwork(ctx context.Context, config Config) error {
 	if err := waitUplink(ctx); err != nil {
 		return err
 	}
-	err := ipBatch(ctx,
+	err := IPBatch(ctx,
 		"link set lo up",
 		"address add "+config.Address+" dev "+uplink,
 		"link set "+uplink+" up",
@@ -46,7 +46,8 @@ func waitUplink(ctx context.Context) error {
 	}
 }
 
-func ipBatch(ctx context.Context, lines ...string) error {
+// IPBatch runs commands of ip(8).
+func IPBatch(ctx context.Context, lines ...string) error {
 	cmd := exec.CommandContext(ctx, "ip", "-batch", "-")
 	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n"))
 	var stderr bytes.Buffer

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pipeops/pipeops-vm-agent/test/filelock"
 )
 
 // keepVersions is how many builds of a part stay in the cache: different branches alternate without
@@ -51,7 +53,7 @@ func (b *builder) cached(ctx context.Context, name, key, title string, expect ti
 		return target, nil
 	}
 	err := b.progress.run(title, expect, func() (err error) {
-		unlock, err := lockFile(ctx, filepath.Join(b.dir, name+".lock"))
+		unlock, err := filelock.Wait(ctx, filepath.Join(b.dir, name+".lock"), nil)
 		if err != nil {
 			return err
 		}

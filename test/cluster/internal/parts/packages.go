@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/filelock"
 )
 
 // programs are what the cluster runs from the distribution, with the Debian
@@ -42,7 +44,7 @@ func (b *builder) packages(ctx context.Context) error {
 		return nil
 	}
 	return b.progress.run("system packages", 30*time.Second, func() (err error) {
-		unlock, err := lockFile(ctx, filepath.Join(b.dir, "packages.lock"))
+		unlock, err := filelock.Wait(ctx, filepath.Join(b.dir, "packages.lock"), nil)
 		if err != nil {
 			return err
 		}
