@@ -44,7 +44,7 @@ func (s *session) read(bytes int64) (done func(), err error) {
 	return func() { s.hold.Shrink(before) }, nil
 }
 
-// readingOf admits the reading of revisions by what is no command.
+// readingOf admits the reading of revisions by what is not a command.
 func readingOf(ctx context.Context) stored.Admit {
 	return func(bytes int64) (done func(), err error) {
 		hold, err := memory.Acquire(ctx, "reading a revision of a release", bytes)

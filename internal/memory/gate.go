@@ -153,7 +153,7 @@ func (g *Gate) refuse(ctx context.Context, work string, bytes int64) error {
 	reserved := g.reserved
 	g.mu.Unlock()
 	free := max(g.free(), 0)
-	return problem.Errorf(problem.Unavailable, "send it again when the agent has less to do, or give it more memory (resources.limits.memory and goMemLimit)",
+	return problem.Errorf(problem.Unavailable, "send it again when the agent is less busy, or give it more memory (resources.limits.memory and goMemLimit)",
 		"%s takes up to %d MiB of memory; of the agent's %d MiB, %d are free and other commands have reserved %d", work, mib(bytes), g.limit()>>20, free>>20, reserved>>20).
 		WithRetryAfter(5 * time.Second)
 }

@@ -97,11 +97,11 @@ func (c *checking) charts(at string, r Rule) {
 		field := fmt.Sprintf("%s.charts[%d]", at, n)
 		switch {
 		case !chartName.MatchString(chart.Name):
-			c.add(field+".name", "%.100q is no name of a chart", chart.Name)
+			c.add(field+".name", "%.100q is not a name of a chart", chart.Name)
 		case chart.Version == "" || strings.ContainsAny(chart.Version, " *^~<>="):
 			c.add(field+".version", "%.100q is not one version such as 1.4.2", chart.Version)
 		case chart.Digest != "" && !chartDigest.MatchString(chart.Digest):
-			c.add(field+".digest", "%.100q is no digest such as h1:…=, which pipeops-agent chart allow prints", chart.Digest)
+			c.add(field+".digest", "%.100q is not a digest such as h1:…=, which pipeops-agent chart allow prints", chart.Digest)
 		}
 	}
 	for n, kind := range r.Kinds {

@@ -12,7 +12,7 @@ import (
 
 // WithRule returns a policy's text with a rule before all others, in place of one of the same name.
 // The rest of the text stays as its owner wrote it, comments too. Where the default rules are in
-// force, they follow. The error is of a text that is no policy, or not written line by line.
+// force, they follow. The error is of a text that is not a policy, or not written line by line.
 func WithRule(text []byte, rule Rule) ([]byte, error) {
 	text, err := WithoutRule(text, rule.Name)
 	if err != nil {

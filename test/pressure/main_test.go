@@ -1,6 +1,6 @@
 // Package pressure has the agent run with the memory that it is shipped with, and do what takes the
 // most of it: large Apps, large releases, sets and sources, popular charts one after another. The
-// kernel must not kill anything, and the agent must go on serving light commands.
+// kernel must not kill anything, and the agent must keep serving light commands.
 package pressure
 
 import (

@@ -46,7 +46,7 @@ func newChartAllow() *cobra.Command {
 			"    digest of its files, and the objects of the whole cluster that the command has rendered, by their\n" +
 			"    names.\n\n" +
 			"Anyone who may deploy into the namespace can use the rights of the chart's ServiceAccounts: give\n" +
-			"the chart a namespace of its own. For another version, run the command again.",
+			"the chart its own namespace. For another version, run the command again.",
 		Args: cli.ExactArgs("NAME"),
 		Example: `  pipeops-agent chart allow ksm -n monitoring --runner ci --chart kube-state-metrics --repo https://prometheus-community.github.io/helm-charts --version 5.2.1
   pipeops-agent chart allow web -n shop --runner ci --chart ./web -f values.yaml --dry-run`,

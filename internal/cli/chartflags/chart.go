@@ -59,7 +59,7 @@ func archived(name string) ([]byte, error) {
 		return cli.ReadLimited(name, nil, runnerapi.MaxChartArchive)
 	}
 	if _, err := os.Stat(filepath.Join(name, "Chart.yaml")); err != nil {
-		return nil, fmt.Errorf("%s is no chart: it has no Chart.yaml", name)
+		return nil, fmt.Errorf("%s is not a chart: it has no Chart.yaml", name)
 	}
 	chart, err := loader.LoadDir(name)
 	if err != nil {
