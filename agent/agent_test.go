@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -48,7 +48,7 @@ func eventually(t *testing.T, what string, check func(context.Context) error) {
 // token is one that an agent registers with, as often as the test likes.
 func token(t *testing.T, p *planetest.Plane) string {
 	t.Helper()
-	return p.Token(t, operators.TokenOptions{TTL: time.Hour})
+	return p.Token(t, administration.TokenOptions{TTL: time.Hour})
 }
 
 // running is an agent in this process.

@@ -22,7 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -34,7 +34,7 @@ import (
 // approvedToken is one whose registrations wait for the operator.
 func approvedToken(t *testing.T, p *planetest.Plane) string {
 	t.Helper()
-	return p.Token(t, operators.TokenOptions{TTL: time.Hour, Uses: 1, Approve: true})
+	return p.Token(t, administration.TokenOptions{TTL: time.Hour, Uses: 1, Approve: true})
 }
 
 // observed starts an agent whose log and readiness can be read.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
@@ -40,7 +40,7 @@ func startReplicas(t *testing.T, change func(*controlplane.Config)) *replicas {
 			change(c)
 		}
 	})
-	r.token = r.p.Token(t, operators.TokenOptions{TTL: time.Hour, Uses: 1})
+	r.token = r.p.Token(t, administration.TokenOptions{TTL: time.Hour, Uses: 1})
 	forget := func() {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentNamespace, Name: "pipeops-agent-identity"}}
 		require.NoError(t, client.IgnoreNotFound(kubetest.ControlPlane(t).Client.Delete(context.Background(), s)))

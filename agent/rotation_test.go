@@ -15,8 +15,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
@@ -34,7 +34,7 @@ func rotate(t *testing.T, p *planetest.Plane, step ca.Step) {
 	t.Helper()
 	var last error
 	await.Until(t, fmt.Sprintf("all are ready for step %s", step), func() bool {
-		_, _, err := p.CA.Rotate(t.Context(), step, operators.RotateOptions{})
+		_, _, err := p.CA.Rotate(t.Context(), step, administration.RotateOptions{})
 		if err != nil && (last == nil || last.Error() != err.Error()) {
 			t.Log(err)
 		}
@@ -49,10 +49,10 @@ func rotateWithoutAgent(t *testing.T, p *planetest.Plane, first bool) {
 	t.Helper()
 	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
 		if step == ca.Sign || step == ca.Finish && first {
-			_, _, err := p.CA.Rotate(t.Context(), step, operators.RotateOptions{})
+			_, _, err := p.CA.Rotate(t.Context(), step, administration.RotateOptions{})
 			require.ErrorContains(t, err, "agent "+name)
 		}
-		_, changed, err := p.CA.Rotate(t.Context(), step, operators.RotateOptions{Force: true})
+		_, changed, err := p.CA.Rotate(t.Context(), step, administration.RotateOptions{Force: true})
 		require.NoError(t, err)
 		require.True(t, changed)
 	}
@@ -179,7 +179,7 @@ func authority(t *testing.T, p *planetest.Plane) *ca.CA {
 func TestCARotation_CommandsSucceed(t *testing.T) {
 	suite.Release(t, "a rotation of the CA while commands run")
 	p, dir := planetest.Start(t), t.TempDir()
-	once := p.Token(t, operators.TokenOptions{Uses: 1})
+	once := p.Token(t, administration.TokenOptions{Uses: 1})
 	first := run(t, p, dir, once)
 	agentID := p.AwaitOnline(t, time.Time{})
 	old := signer(t, p)
@@ -219,7 +219,7 @@ func TestCARotation_OfflineAgent(t *testing.T) {
 	for name, away := range map[string][]time.Duration{"for minutes": {0}, "for a month": {30 * 24 * time.Hour}, "for 18 years": {9 * year, 9 * year}} {
 		t.Run(name, func(t *testing.T) {
 			p, dir := planetest.Start(t), t.TempDir()
-			invitation := p.Token(t, operators.TokenOptions{Uses: 1})
+			invitation := p.Token(t, administration.TokenOptions{Uses: 1})
 			first := run(t, p, dir, invitation)
 			id := p.AwaitOnline(t, time.Time{})
 			first.stop()

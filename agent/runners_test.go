@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -27,7 +27,7 @@ func visitor(t *testing.T, p *planetest.Plane, name, agents, agentID string) *cl
 	t.Helper()
 	grant, err := credentials.ParseGrant(agents)
 	require.NoError(t, err)
-	creds, err := p.Runners.Issue(t.Context(), operators.RunnerOptions{Name: name, TTL: time.Hour, Agents: grant})
+	creds, err := p.Runners.Issue(t.Context(), administration.RunnerOptions{Name: name, TTL: time.Hour, Agents: grant})
 	require.NoError(t, err)
 	return holding(t, creds, agentID)
 }
@@ -35,7 +35,7 @@ func visitor(t *testing.T, p *planetest.Plane, name, agents, agentID string) *cl
 // issueRunner makes credentials, in place of those that the Runner has.
 func issueRunner(t *testing.T, p *planetest.Plane, name string) credentials.Credentials {
 	t.Helper()
-	creds, err := p.Runners.Issue(t.Context(), operators.RunnerOptions{Name: name, TTL: time.Hour, Replace: true})
+	creds, err := p.Runners.Issue(t.Context(), administration.RunnerOptions{Name: name, TTL: time.Hour, Replace: true})
 	require.NoError(t, err)
 	return creds
 }
@@ -86,7 +86,7 @@ func awaitEnd(t *testing.T, what string, ended chan error) {
 // learns of changes in time only by a refresh.
 func TestGrant_LimitsRunner(t *testing.T) {
 	p := planetest.Start(t, func(c *controlplane.Config) { c.HeartbeatInterval = 10 * time.Minute })
-	invitation := p.Token(t, operators.TokenOptions{TTL: time.Hour, Labels: map[string]string{"env": "prod"}})
+	invitation := p.Token(t, administration.TokenOptions{TTL: time.Hour, Labels: map[string]string{"env": "prod"}})
 	run(t, p, t.TempDir(), invitation)
 	id := p.AwaitOnline(t, time.Time{})
 

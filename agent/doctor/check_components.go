@@ -9,7 +9,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 )
 
 // components looks at what `pipeops-agent component` has installed. The agent works without any of
@@ -22,7 +22,7 @@ func (c *cluster) components(ctx context.Context) []Finding {
 	if err != nil {
 		return failure(err, fixCluster)
 	}
-	states, err := components.States(ctx, api, health.NewFromPods(c.restConfig(), app.StabilizationFor(c.Config.Stabilization)))
+	states, err := components.States(ctx, api, workloadhealth.NewFromPods(c.restConfig(), app.StabilizationFor(c.Config.Stabilization)))
 	if err != nil {
 		return warning(fmt.Sprintf("the components cannot be read: %v", err), fixManifest)
 	}

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
@@ -26,7 +26,7 @@ func (c *cluster) httpRoutes(ctx context.Context) []Finding {
 	var routes []unstructured.Unstructured
 	for _, namespace := range orAll(c.Config.Namespaces) {
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(store.HTTPRouteKind)
+		list.SetGroupVersionKind(appcache.HTTPRouteKind)
 		err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels(objectmeta.Labels()), client.Limit(maxHTTPRoutes))
 		if apierrors.IsNotFound(err) {
 			return nil

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 )
@@ -96,7 +96,7 @@ func (c *cluster) reader() (client.Client, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, meta.RESTScopeRoot)
 	mapper.Add(namespaceKind, meta.RESTScopeRoot)
-	mapper.Add(store.HTTPRouteKind, meta.RESTScopeNamespace)
+	mapper.Add(appcache.HTTPRouteKind, meta.RESTScopeNamespace)
 	rc := c.restConfig()
 	hc, err := rest.HTTPClientFor(rc)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
@@ -141,7 +141,7 @@ func TestExamine_RunningAgent(t *testing.T) {
 func TestExamine_PendingApproval(t *testing.T) {
 	env, p := kubetest.ControlPlane(t), planetest.Start(t)
 	opts := in(options(t, p), env.Agent)
-	opts.Config.Token = p.Token(t, operators.TokenOptions{TTL: time.Hour, Uses: 1, Approve: true})
+	opts.Config.Token = p.Token(t, administration.TokenOptions{TTL: time.Hour, Uses: 1, Approve: true})
 	report := doctor.Examine(t.Context(), opts)
 	requireOnly(t, report)
 	assert.Contains(t, finding(t, report, "token").Detail, "an operator approves them")

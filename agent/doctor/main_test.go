@@ -12,7 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
@@ -28,7 +28,7 @@ func options(t *testing.T, p *planetest.Plane) doctor.Options {
 		Version: "test",
 		Config: config.Config{
 			ControlPlaneURL: p.URL(), ClusterName: "shop", Namespace: kubetest.AgentNamespace,
-			StateDir: t.TempDir(), Token: p.Token(t, operators.TokenOptions{TTL: time.Hour, Uses: 1}),
+			StateDir: t.TempDir(), Token: p.Token(t, administration.TokenOptions{TTL: time.Hour, Uses: 1}),
 		},
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
@@ -71,7 +71,7 @@ func TestExamine_ReportsFaults(t *testing.T) {
 		"mistyped token": {func(_ *testing.T, o *doctor.Options) { o.Config.Token = "pipeops_oops" },
 			"token", "not an enrolment token", "copy the whole line"},
 		"expired token": {func(t *testing.T, o *doctor.Options) {
-			o.Config.Token = p.Token(t, operators.TokenOptions{TTL: time.Nanosecond})
+			o.Config.Token = p.Token(t, administration.TokenOptions{TTL: time.Nanosecond})
 		}, "token", "expired at", "token create"},
 		"no token": {func(_ *testing.T, o *doctor.Options) { o.Config.Token = "" },
 			"token", "AGENT_TOKEN is not set", "token create"},

@@ -5,8 +5,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -39,7 +39,7 @@ func (e *Engine) Counts(ctx context.Context) (c Counts, ok bool) {
 		return c, false
 	}
 	var apps v1alpha1.List
-	if err := e.store.Cached.List(ctx, &apps, store.Untouched); err != nil {
+	if err := e.store.Cached.List(ctx, &apps, appcache.Untouched); err != nil {
 		return c, false // the context ended
 	}
 	c.Phases, c.Causes = map[runnerapi.Phase]int{}, map[runnerapi.Cause]int{}

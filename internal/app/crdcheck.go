@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
@@ -49,7 +49,7 @@ func (e *Engine) checkCRD(ctx context.Context) error {
 // a *MissingCRDError if it has not.
 func CheckCRD(ctx context.Context, cluster client.Reader) error {
 	def := &metav1.PartialObjectMetadata{}
-	def.SetGroupVersionKind(store.CRDKind)
+	def.SetGroupVersionKind(appcache.CRDKind)
 	err := cluster.Get(ctx, client.ObjectKey{Name: v1alpha1.CRDName}, def)
 	switch {
 	case apierrors.IsNotFound(err):

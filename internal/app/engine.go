@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/apply"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/controller"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
@@ -36,7 +37,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/rollout"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/sizing"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -96,7 +96,7 @@ type Engine struct {
 	log        zerolog.Logger
 	now        func() time.Time
 	mgr        manager.Manager
-	store      *store.Store
+	store      *appcache.Store
 	election   *leader.Election
 	sender     *events.Sender
 	sizer      *sizing.Sizer
@@ -112,19 +112,19 @@ var (
 // New prepares an Engine; nothing happens in the cluster before Run.
 func New(cfg Config) (*Engine, error) {
 	adoptLoggers(cfg.Log)
-	scheme, err := store.NewScheme()
+	scheme, err := appcache.NewScheme()
 	if err != nil {
 		return nil, err
 	}
 	e := &Engine{cfg: cfg, log: cfg.Log, now: time.Now}
 	rc := kubeclient.Config(cfg.RESTConfig)
-	mapper := store.NewMapper()
+	mapper := appcache.NewMapper()
 	logger := zerologr.New(new(cfg.Log.Level(zerolog.WarnLevel)))
 	e.mgr, err = manager.New(rc, manager.Options{
 		Scheme: scheme, Logger: logger,
 		MapperProvider:          func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
-		Cache:                   store.CacheOptions(cfg.Namespaces),
-		Client:                  store.ClientOptions(),
+		Cache:                   appcache.CacheOptions(cfg.Namespaces),
+		Client:                  appcache.ClientOptions(),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: new(stopTimeout),
 		Controller:              config.Controller{SkipNameValidation: new(true)},
@@ -141,12 +141,12 @@ func New(cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("prepare the App engine's client for logs and events: %w", err)
 	}
 	scope := objectmeta.Scope{Agent: cfg.Namespace, Only: cfg.Namespaces}
-	e.store = store.New(e.mgr.GetClient(), live, scope, cfg.Log, e.clock)
+	e.store = appcache.New(e.mgr.GetClient(), live, scope, cfg.Log, e.clock)
 	e.election, err = leader.New(e.store, leader.Config{Namespace: cfg.Namespace, Replica: cfg.Replica, Lease: cfg.Lease, Log: cfg.Log}, rc)
 	if err != nil {
 		return nil, err
 	}
-	e.makeParts(rc, core, store.Sources{
+	e.makeParts(rc, core, appcache.Sources{
 		Config: rc, HTTP: e.mgr.GetHTTPClient(), Mapper: mapper, Live: live, Namespaces: cfg.Namespaces,
 	})
 	return e, e.wire()
@@ -156,7 +156,7 @@ func New(cfg Config) (*Engine, error) {
 func (e *Engine) clock() time.Time { return e.now() }
 
 // makeParts makes what works on the Apps.
-func (e *Engine) makeParts(rc *rest.Config, core *corev1client.CoreV1Client, optional store.Sources) {
+func (e *Engine) makeParts(rc *rest.Config, core *corev1client.CoreV1Client, optional appcache.Sources) {
 	log := e.cfg.Log
 	applier, history := apply.New(e.store, log, e.clock), revision.New(e.store)
 	e.Writer = rollout.New(e.store, applier, history, log, e.clock)
@@ -221,7 +221,7 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // watch starts the caches and connects the hub and the sender of events to their changes.
 func (e *Engine) watch(ctx context.Context) error {
-	for _, o := range append(store.Wholes(), &appsv1.ReplicaSet{}, &batchv1.Job{}, store.NamespaceMeta()) {
+	for _, o := range append(appcache.Wholes(), &appsv1.ReplicaSet{}, &batchv1.Job{}, appcache.NamespaceMeta()) {
 		if _, err := e.mgr.GetCache().GetInformer(ctx, o, blockless); err != nil {
 			return fmt.Errorf("watch %T: %w", o, err)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -33,7 +33,7 @@ func (e *Engine) GetLive(ctx context.Context, key runnerapi.Key) (runnerapi.App,
 	}
 	a, err := e.store.GetLive(ctx, key)
 	if err != nil {
-		return runnerapi.App{}, store.ReadProblem(err, key)
+		return runnerapi.App{}, appcache.ReadProblem(err, key)
 	}
 	return a.Wire(), nil
 }
@@ -52,7 +52,7 @@ func (e *Engine) List(ctx context.Context, namespace string) ([]runnerapi.App, e
 		}
 	}
 	var list v1alpha1.List
-	if err := e.store.Cached.List(ctx, &list, client.InNamespace(namespace), store.Untouched); err != nil {
+	if err := e.store.Cached.List(ctx, &list, client.InNamespace(namespace), appcache.Untouched); err != nil {
 		return nil, kubeproblem.From(err, "listing Apps")
 	}
 	apps := make([]runnerapi.App, 0, len(list.Items))

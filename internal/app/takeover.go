@@ -3,8 +3,8 @@ package app
 import (
 	"context"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/leader"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 )
 
@@ -27,7 +27,7 @@ func (e *Engine) takeOver(ctx context.Context) error {
 			e.cfg.Led()
 		}
 		var list v1alpha1.List
-		if err := e.store.Cached.List(ctx, &list, store.Untouched); err != nil {
+		if err := e.store.Cached.List(ctx, &list, appcache.Untouched); err != nil {
 			return nil //nolint:nilerr // the context ended
 		}
 		for i := range list.Items {

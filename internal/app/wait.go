@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -69,7 +69,7 @@ func (e *Engine) lastLook(ctx context.Context, key runnerapi.Key) (*v1alpha1.App
 	defer cancel()
 	a, err := e.store.GetLive(ctx, key)
 	if err != nil {
-		return nil, store.ReadProblem(err, key)
+		return nil, appcache.ReadProblem(err, key)
 	}
 	return a, nil
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 )
 
 // State is how the workloads of an installed component are: ready, or the first cause that is not.
@@ -30,7 +30,7 @@ type State struct {
 // States returns how the installed components are. It reads workloads, pods and Services, and none
 // of Helm's records, which are Secrets: releases are known by the annotations that Helm puts on
 // their objects. Components without workloads are left out.
-func States(ctx context.Context, api kubernetes.Interface, checker *health.Checker) ([]State, error) {
+func States(ctx context.Context, api kubernetes.Interface, checker *workloadhealth.Checker) ([]State, error) {
 	all, err := workloads(ctx, api)
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func workloads(ctx context.Context, api kubernetes.Interface) (map[releaseKey][]
 }
 
 // add takes account of a workload. The first that fails counts, before any that only starts.
-func (s *State) add(ctx context.Context, checker *health.Checker, w client.Object) error {
+func (s *State) add(ctx context.Context, checker *workloadhealth.Checker, w client.Object) error {
 	if isUp(w) || s.Cause != "" {
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -35,7 +35,7 @@ func TestState_FollowsPods(t *testing.T) {
 	agent, err := kubernetes.NewForConfig(env.Agent)
 	require.NoError(t, err)
 	state := func() components.State {
-		states, err := components.States(t.Context(), agent, health.NewFromPods(env.Agent, diagnose.DefaultStabilization))
+		states, err := components.States(t.Context(), agent, workloadhealth.NewFromPods(env.Agent, diagnose.DefaultStabilization))
 		require.NoError(t, err)
 		require.Len(t, states, 1)
 		assert.Equal(t, "vpa", states[0].Component)

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/agents"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/fleet"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
@@ -38,7 +38,7 @@ const maxHeader = 32 << 10
 // backend implements controlapi.Backend with the parts that have its calls.
 type backend struct {
 	*enrolment.Registrar
-	*fleet.Fleet
+	*agents.Fleet
 	*routes.Registry
 }
 
@@ -47,7 +47,7 @@ type backend struct {
 type api struct {
 	cfg         *Config
 	authn       *authn.Authenticator
-	view        *directory.View
+	view        *discovery.View
 	agents      func(elsewhere func(*http.Request, string) bool) http.Handler // what agents call
 	calls       *callLimits
 	inTunnels   *tunnelCalls
@@ -61,7 +61,7 @@ type api struct {
 
 // newAPI returns what serves calls. The tunnel, the readiness and what
 // operators call and see are set when they exist.
-func newAPI(cfg *Config, callers *authn.Authenticator, view *directory.View, certificate *ca.ServerCertificate, i *instruments, b controlapi.Backend) *api {
+func newAPI(cfg *Config, callers *authn.Authenticator, view *discovery.View, certificate *ca.ServerCertificate, i *instruments, b controlapi.Backend) *api {
 	return &api{
 		cfg: cfg, authn: callers, view: view, certificate: certificate, instruments: i,
 		calls: newCallLimits(callers, cfg.Limits.SharedAddresses), inTunnels: newTunnelCalls(),

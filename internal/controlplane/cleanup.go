@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/castore"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
@@ -23,7 +23,7 @@ func (c *ControlPlane) clean(ctx context.Context) error {
 		if err := c.store.ForgetReceived(ctx, c.cfg.Now().Add(-receivedFor)); err != nil && ctx.Err() == nil {
 			c.cfg.Log.Error().Err(err).Msg("failed to remove old records of copied identities")
 		}
-		if err := authority.ForgetCertificates(ctx, c.store, c.cfg.Now()); err != nil && ctx.Err() == nil {
+		if err := castore.ForgetCertificates(ctx, c.store, c.cfg.Now()); err != nil && ctx.Err() == nil {
 			c.cfg.Log.Error().Err(err).Msg("failed to remove old records of certificates")
 		}
 		if err := errors.Join(enrolment.Forget(ctx, c.store, c.cfg.Now()), c.clones.Forget(ctx)); err != nil && ctx.Err() == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
@@ -31,7 +31,7 @@ func TestConsole_AppsWithoutBroker(t *testing.T) {
 		{ID: "3", Type: "app.healthy", Time: p.clock.now(), App: &controlapi.AppEvent{Namespace: "production", Name: "gone"}},
 		{ID: "4", Type: "app.removed", Time: p.clock.now(), App: &controlapi.AppEvent{Namespace: "production", Name: "gone"}},
 	}}))
-	status, body := p.signedIn(p.operator("vic", operators.RoleViewer)).get("/console/agents/shop")
+	status, body := p.signedIn(p.operator("vic", administration.RoleViewer)).get("/console/agents/shop")
 	require.Equal(t, http.StatusOK, status, body)
 	for _, text := range []string{"the container needs more memory", "raise the limit", "OutOfMemory", "2/2", "app.removed"} {
 		assert.Contains(t, body, text)
@@ -40,7 +40,7 @@ func TestConsole_AppsWithoutBroker(t *testing.T) {
 	assert.NotContains(t, body, "No App is known")
 	assert.Len(t, p.queued(), 5, "all wait for a broker still")
 
-	client, err := operatorapi.NewClient(p.operator("olga", operators.RoleOperator), "test")
+	client, err := operatorapi.NewClient(p.operator("olga", administration.RoleOperator), "test")
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	_, err = operatorapi.RevokeAgent.Do(t.Context(), client, operatorapi.AgentInput{Agent: "shop"})
@@ -114,7 +114,7 @@ func TestOperatorRunner_ChangesApps(t *testing.T) {
 	t.Parallel()
 	p, audit := start(t), &auditLog{}
 	s := p.withApp(audit)
-	b := p.signedIn(p.operator("alice", operators.RoleOperator))
+	b := p.signedIn(p.operator("alice", administration.RoleOperator))
 	status, body := b.get("/console/agents/shop/app?" + appOfShop)
 	assert.Equal(t, http.StatusConflict, status)
 	assert.Contains(t, body, "operator runner set alice RUNNER")
@@ -174,7 +174,7 @@ func TestConsole_DeployForm(t *testing.T) {
 	t.Parallel()
 	p, audit := start(t), &auditLog{}
 	s := p.withApp(audit)
-	b := p.signedIn(p.operator("alice", operators.RoleOperator))
+	b := p.signedIn(p.operator("alice", administration.RoleOperator))
 	p.actAs("alice", "ops")
 	_, body := b.get("/console/agents/shop")
 	assert.Contains(t, body, "/deploy\">Deploy an App")
@@ -209,7 +209,7 @@ func TestConsole_FollowsLogs(t *testing.T) {
 	t.Parallel()
 	p, audit := start(t), &auditLog{}
 	s := p.withApp(audit)
-	b := p.signedIn(p.operator("alice", operators.RoleViewer))
+	b := p.signedIn(p.operator("alice", administration.RoleViewer))
 	p.actAs("alice", "ops")
 	s.backend.Log(runnerapi.LogLine{Time: p.clock.now(), Pod: "web-1", Line: "the first <b>line</b>"})
 	log := b.stream("/console/live/agents/shop/app/logs?" + appOfShop + "&after=" + url.QueryEscape(p.clock.now().Add(-time.Hour).Format(time.RFC3339Nano)))
@@ -227,7 +227,7 @@ func TestConsole_ShowsNodes(t *testing.T) {
 	s := p.withApp(&auditLog{})
 	p.registered("quiet")
 	p.issue("lab", "env=test")
-	b := p.signedIn(p.operator("vic", operators.RoleViewer))
+	b := p.signedIn(p.operator("vic", administration.RoleViewer))
 	page := func(agent string) string {
 		t.Helper()
 		status, body := b.get("/console/agents/" + agent + "/nodes")

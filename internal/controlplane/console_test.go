@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/console"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -39,7 +39,7 @@ func (p *plane) browser() *tab {
 }
 
 // code returns an operator's code for signing in.
-func (p *plane) code(c operators.Credentials) string {
+func (p *plane) code(c administration.Credentials) string {
 	p.t.Helper()
 	made, err := operatorapi.CreateConsoleCode.Do(p.t.Context(), p.as(c), operatorapi.ConsoleCodeInput{})
 	require.NoError(p.t, err)
@@ -48,7 +48,7 @@ func (p *plane) code(c operators.Credentials) string {
 }
 
 // signedIn returns a browser with an operator's session.
-func (p *plane) signedIn(c operators.Credentials) *tab {
+func (p *plane) signedIn(c administration.Credentials) *tab {
 	p.t.Helper()
 	b := p.browser()
 	status, body := b.post("/console/enter", url.Values{"code": {p.code(c)}})
@@ -184,7 +184,7 @@ func (s stream) ends() {
 
 func TestConsoleCode_UsedOnce(t *testing.T) {
 	p := start(t)
-	alice := p.operator("alice", operators.RoleOperator)
+	alice := p.operator("alice", administration.RoleOperator)
 	b := p.browser()
 	b.isOut("before")
 	code := p.code(alice)
@@ -227,7 +227,7 @@ func TestConsole_LimitsFailedSignIns(t *testing.T) {
 	} {
 		p, f := startWithFake(t)
 		b := p.browserFor(f.Certificate())
-		code, last := p.code(p.operator("alice", operators.RoleViewer)), 0
+		code, last := p.code(p.operator("alice", administration.RoleViewer)), 0
 		for range 11 {
 			last, _ = guess(b)
 		}
@@ -243,7 +243,7 @@ func TestConsole_LimitsFailedSignIns(t *testing.T) {
 // cookie ends with it.
 func TestConsoleSession_Ends(t *testing.T) {
 	p := start(t)
-	bob := p.operator("bob", operators.RoleOperator)
+	bob := p.operator("bob", administration.RoleOperator)
 	for name, end := range map[string]func(b *tab){
 		"signed out": func(b *tab) {
 			status, _ := b.change("/console/leave", nil)
@@ -253,7 +253,7 @@ func TestConsoleSession_Ends(t *testing.T) {
 			unused, form := p.code(bob), url.Values{"operator": {"bob"}}
 			status, _ := b.change("/console/operators/end-sessions", form)
 			assert.Equal(t, http.StatusForbidden, status, "only an admin signs operators out")
-			admin := p.signedIn(p.operator("alice", operators.RoleAdmin))
+			admin := p.signedIn(p.operator("alice", administration.RoleAdmin))
 			_, body := admin.get("/console/operators")
 			assert.Contains(t, body, "/console/operators/end-sessions?operator=bob")
 			_, body = admin.change("/console/operators/end-sessions", form)
@@ -277,7 +277,7 @@ func TestConsoleSession_Ends(t *testing.T) {
 func fields() url.Values {
 	return url.Values{
 		"name": {"new"}, "labels": {"a=b"}, "uses": {"1"}, "host": {"new.example.com"}, "agent": {"nobody"}, "url": {"https://pager.example.com/"},
-		"role": {operators.RoleViewer}, "id": {"none"}, "namespace": {"none"}, "app": {"none"}, "replicas": {"1"}, "revision": {"1"},
+		"role": {administration.RoleViewer}, "id": {"none"}, "namespace": {"none"}, "app": {"none"}, "replicas": {"1"}, "revision": {"1"},
 		"operator": {"nobody"}, "runner": {"none"},
 	}
 }
@@ -293,13 +293,13 @@ func TestConsole_Roles(t *testing.T) {
 	for _, call := range operatorapi.Calls() {
 		needs[call.ID] = call.Role
 	}
-	for _, role := range operators.Roles {
+	for _, role := range administration.Roles {
 		b := p.signedIn(p.operator("the-"+role, role))
 		p.actAs("the-"+role, "ops")
 		for _, path := range []string{"/", "/agents/shop", "/agents/shop/audit", "/agents/shop/nodes", "/enrolment", "/runners", "/hosts", "/webhooks", "/webhooks/pager", "/announcements", "/releases", "/ca", "/replicas"} {
 			status, body := b.get("/console" + path)
 			assert.Equal(t, http.StatusOK, status, "%s: %s: %s", role, path, body)
-			if role == operators.RoleViewer {
+			if role == administration.RoleViewer {
 				for _, button := range []string{"/new\"", "/revoke\"", "/label?", "/approve", "/rotate", "/delete", "/take\"", "/withdraw"} {
 					assert.NotContains(t, body, button, "%s: a viewer sees no change", path)
 				}
@@ -307,10 +307,10 @@ func TestConsole_Roles(t *testing.T) {
 		}
 		for _, path := range []string{"/operators", "/audit", "/audit?verify=1"} {
 			status, _ := b.get("/console" + path)
-			assert.Equal(t, role == operators.RoleAdmin, status == http.StatusOK, "%s: %s: %d", role, path, status)
+			assert.Equal(t, role == administration.RoleAdmin, status == http.StatusOK, "%s: %s: %d", role, path, status)
 		}
 		for path, call := range console.Changes() {
-			at, allowed := "/console"+strings.ReplaceAll(path, "{name}", "none"), operators.Includes(role, needs[call])
+			at, allowed := "/console"+strings.ReplaceAll(path, "{name}", "none"), administration.Includes(role, needs[call])
 			status, body := b.get(at)
 			assert.Equal(t, allowed, status == http.StatusOK, "%s: ask %s: %d", role, at, status)
 			if allowed {
@@ -336,7 +336,7 @@ func TestConsole_Roles(t *testing.T) {
 // and is carried out once.
 func TestConsole_ChangesAudited(t *testing.T) {
 	p := start(t)
-	b := p.signedIn(p.operator("alice", operators.RoleOperator))
+	b := p.signedIn(p.operator("alice", administration.RoleOperator))
 	form := url.Values{"name": {"fleet"}, "uses": {"5"}, "ttl": {"1h"}, "labels": {"env=prod region=eu"}, "approve": {"true"}, "key": {"k1"}}
 	status, _ := b.post("/console/enrolment/new", form)
 	assert.Equal(t, http.StatusForbidden, status, "a form without the session's token")
@@ -383,7 +383,7 @@ func TestConsole_FindsAgents(t *testing.T) {
 		require.Len(t, list.Agents, 1, "%+v", in)
 		assert.Equal(t, "shop-1", list.Agents[0].Name)
 	}
-	_, body := p.signedIn(p.operator("alice", operators.RoleViewer)).get("/console/?find=env%3Dprod_eu")
+	_, body := p.signedIn(p.operator("alice", administration.RoleViewer)).get("/console/?find=env%3Dprod_eu")
 	assert.Contains(t, body, "shop-1")
 	assert.NotContains(t, body, "shop-2")
 }
@@ -392,7 +392,7 @@ func TestConsole_FindsAgents(t *testing.T) {
 func TestConsole_FollowsFleet(t *testing.T) {
 	p := start(t)
 	p.registered("shop")
-	b := p.signedIn(p.operator("alice", operators.RoleViewer))
+	b := p.signedIn(p.operator("alice", administration.RoleViewer))
 	page := b.stream("/console/live/fleet?")
 	page.shows("shop")
 	_, err := operatorapi.LabelAgent.Do(t.Context(), p.first(), operatorapi.LabelAgentInput{Agent: "shop", Body: operatorapi.LabelAgentBody{Set: map[string]string{"env": "fresh"}}})
@@ -406,7 +406,7 @@ func TestConsole_FollowsFleet(t *testing.T) {
 // page is loaded, the operators' audit log gets no refusal.
 func TestConsole_EmptyPages(t *testing.T) {
 	p := start(t)
-	b := p.signedIn(p.operator("alice", operators.RoleOperator))
+	b := p.signedIn(p.operator("alice", administration.RoleOperator))
 	for range 70 { // more than the refusals that an operator may have at once
 		status, body := b.get("/console/announcements")
 		require.Equal(t, http.StatusOK, status)
@@ -430,8 +430,8 @@ func TestConsole_EmptyPages(t *testing.T) {
 // The key on the page is the registration's, whatever a link says.
 func TestConsole_ShowsKeyOfRegistration(t *testing.T) {
 	p := start(t)
-	p.waiting("shop", p.token(approve, func(o *operators.TokenOptions) { o.Uses = 1 }))
+	p.waiting("shop", p.token(approve, func(o *administration.TokenOptions) { o.Uses = 1 }))
 	e := p.pending()[0]
-	_, body := p.signedIn(p.operator("ops", operators.RoleOperator)).get("/console/agents/" + e.ID + "/approve?key=forged")
+	_, body := p.signedIn(p.operator("ops", administration.RoleOperator)).get("/console/agents/" + e.ID + "/approve?key=forged")
 	assert.Contains(t, body, "log: "+controlapi.ShortPrint(e.Key))
 }

@@ -8,13 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/agents"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/castore"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/fleet"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
@@ -36,17 +36,17 @@ type ControlPlane struct {
 	certificate *ca.ServerCertificate
 	authn       *authn.Authenticator
 	liveness    *liveness.Liveness
-	fleet       *fleet.Fleet
+	fleet       *agents.Fleet
 	enrolment   *enrolment.Registrar
 	routes      *routes.Registry
-	directory   directory.Directory
-	clones      *fleet.Clones
-	view        *directory.View
+	directory   discovery.Directory
+	clones      *agents.Clones
+	view        *discovery.View
 	shared      *liveness.Shared // nil if there is only one control plane
 	tunnels     *tunnels
 	api         *api
 	health      *health
-	refresher   *fleet.Refresher
+	refresher   *agents.Refresher
 	outbox      *outbox.Outbox
 	broker      *outbox.Broker // nil if there is none
 	webhooks    *webhook.Dispatcher
@@ -56,7 +56,7 @@ type ControlPlane struct {
 	leader      *peers.Leader
 	peers       *peers.Peers // nil if there is only one control plane
 	public      *public      // nil if there is no gateway
-	upkeep      *authority.Upkeep
+	upkeep      *castore.Upkeep
 	operators   *operatorapi.Server
 	local       localAPI
 	console     *console.Console

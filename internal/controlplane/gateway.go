@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
@@ -75,7 +75,7 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 	}
 	p.resolver = resolver
 	log := c.cfg.Log.With().Str("part", "gateway").Logger()
-	names := directory.NewNames(c.store)
+	names := discovery.NewNames(c.store)
 	p.events = routes.NewEvents(c.store, p.table, c.cfg.Now, log)
 	p.keeper = gateway.NewKeeper(gateway.Keeper{Table: p.table, Ensure: p.certs.Ensure, Covered: p.certs.Covered, Failures: c.store, Metrics: p.metrics, Log: log})
 	p.follower = gateway.NewFollower(gateway.Follower{Table: p.table, Metrics: p.metrics, Log: log, Refreshed: func(ctx context.Context) {
@@ -105,7 +105,7 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 }
 
 // unserved returns a gateway without visitors, for checks of hosts that other processes serve.
-func (p *public) unserved(c *Config, names *directory.Names, dial func(context.Context, string) (net.Conn, error)) *gateway.Gateway {
+func (p *public) unserved(c *Config, names *discovery.Names, dial func(context.Context, string) (net.Conn, error)) *gateway.Gateway {
 	return gateway.New(gateway.Config{
 		Direct: gateway.Direct{Mode: gateway.ModeTunnel}, Table: p.table, Dial: dial, TLS: p.certs.TLS(), AgentName: names.Of,
 		Metrics: p.metrics, Log: c.Log.With().Str("part", "gateway").Logger(),
@@ -121,7 +121,7 @@ func publicPort(c *Config, https net.Listener) int {
 }
 
 // newGateway returns a gateway for what visitors reach at a port.
-func newGateway(c *Config, p *public, names *directory.Names, dial func(context.Context, string) (net.Conn, error), at int, http3 bool) *gateway.Gateway {
+func newGateway(c *Config, p *public, names *discovery.Names, dial func(context.Context, string) (net.Conn, error), at int, http3 bool) *gateway.Gateway {
 	log := c.Log.With().Str("part", "gateway").Logger()
 	p.modes = routes.NewModes(p.store, log)
 	cfg := gateway.Config{

@@ -16,7 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peerlink"
@@ -143,7 +143,7 @@ func (g *GatewayServer) assemble(ctx context.Context, m *gateway.Metrics) error 
 		return err
 	}
 	log := g.cfg.Log.With().Str("part", "gateway").Logger()
-	names := directory.NewNames(g.store)
+	names := discovery.NewNames(g.store)
 	p.keeper = gateway.NewKeeper(gateway.Keeper{Table: p.table, Ensure: p.certs.Ensure, Covered: p.certs.Covered, Failures: g.store, Metrics: m, Log: log})
 	p.follower = gateway.NewFollower(gateway.Follower{Table: p.table, Metrics: m, Log: log, Refreshed: func(ctx context.Context) {
 		names.Refresh(ctx)

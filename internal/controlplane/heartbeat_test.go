@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
@@ -138,7 +138,7 @@ func TestHeartbeat_KeepsChecks(t *testing.T) {
 		return found.Checks
 	}
 	found := func(list ...controlapi.Finding) *controlapi.Checks { return &controlapi.Checks{Findings: list} }
-	b := p.signedIn(p.operator("vic", operators.RoleViewer))
+	b := p.signedIn(p.operator("vic", administration.RoleViewer))
 	page := func() string {
 		status, body := b.get("/console/agents/shop")
 		require.Equal(t, http.StatusOK, status, body)

@@ -24,7 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -46,7 +46,7 @@ func (c *clock) forward(d time.Duration) { c.offset.Add(int64(d)) }
 type plane struct {
 	*ControlPlane
 	t     *testing.T
-	admin *operators.Admin
+	admin *administration.Admin
 	clock *clock
 	stop  func()
 }
@@ -72,7 +72,7 @@ func startOn(t *testing.T, on postgres.Engine, change ...func(*Config)) *plane {
 	var err error
 	p.ControlPlane, err = New(t.Context(), cfg)
 	require.NoError(t, err)
-	p.admin, err = operators.Open(t.Context(), cfg.data(), p.clock.now)
+	p.admin, err = administration.Open(t.Context(), cfg.data(), p.clock.now)
 	require.NoError(t, err)
 	end := await.Background(t, "Run", p.Run)
 	p.stop = sync.OnceFunc(func() {
@@ -83,9 +83,9 @@ func startOn(t *testing.T, on postgres.Engine, change ...func(*Config)) *plane {
 	return p
 }
 
-func (p *plane) token(change ...func(*operators.TokenOptions)) controlapi.Token {
+func (p *plane) token(change ...func(*administration.TokenOptions)) controlapi.Token {
 	p.t.Helper()
-	opts := operators.TokenOptions{TTL: time.Hour}
+	opts := administration.TokenOptions{TTL: time.Hour}
 	for _, c := range change {
 		c(&opts)
 	}

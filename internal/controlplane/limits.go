@@ -11,9 +11,9 @@ import (
 
 	"github.com/go-chi/chi/v5/middleware"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/agents"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/fleet"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
@@ -43,7 +43,7 @@ func (l *Limits) setDefaults() {
 	l.NewPerSecond = cmp.Or(l.NewPerSecond, limit.DefaultNewPerSecond)
 	l.Outbox.Events = cmp.Or(l.Outbox.Events, outbox.DefaultEvents)
 	l.Outbox.PerAgent = cmp.Or(l.Outbox.PerAgent, outbox.DefaultPerAgent)
-	l.Refreshes = cmp.Or(l.Refreshes, fleet.DefaultRefreshes)
+	l.Refreshes = cmp.Or(l.Refreshes, agents.DefaultRefreshes)
 	l.Outbox.Bytes = cmp.Or(l.Outbox.Bytes, outbox.DefaultBytes)
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -111,5 +111,5 @@ func localCaller(r *http.Request) (operatorapi.Caller, bool) {
 		name = known.Username
 	}
 	name = localPrefix + name
-	return operatorapi.Caller{Operator: store.Operator{Name: name, Role: operators.RoleAdmin}, Proven: name}, true
+	return operatorapi.Caller{Operator: store.Operator{Name: name, Role: administration.RoleAdmin}, Proven: name}, true
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/fleet"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/agents"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
@@ -79,7 +79,7 @@ func (i *instruments) watch(c *ControlPlane) {
 	for _, via := range []string{viaTLS, viaTunnel} {
 		i.calls.WithLabelValues(via)
 	}
-	for _, result := range []string{fleet.RefreshHeard, fleet.RefreshUnheard} {
+	for _, result := range []string{agents.RefreshHeard, agents.RefreshUnheard} {
 		i.refreshes.WithLabelValues(result)
 	}
 	for _, state := range []store.DeliveryState{store.DeliveryDelivered, store.DeliveryPending, store.DeliveryGivenUp} {

@@ -6,13 +6,13 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/agents"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/castore"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/fleet"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
@@ -44,13 +44,13 @@ func (c *ControlPlane) open(ctx context.Context) error {
 		return err
 	}
 	domains := ca.Domains{Trust: c.cfg.TrustDomain, Agents: c.cfg.AgentsDomain}
-	if c.ca, err = authority.Open(ctx, c.cfg.data(), c.store, domains, c.cfg.Now, true); err != nil {
+	if c.ca, err = castore.Open(ctx, c.cfg.data(), c.store, domains, c.cfg.Now, true); err != nil {
 		return err
 	}
 	if err := c.ca.Ended(); err != nil {
 		return err
 	}
-	c.upkeep = authority.NewUpkeep(authority.Upkeep{
+	c.upkeep = castore.NewUpkeep(castore.Upkeep{
 		CA: c.ca, Data: c.cfg.data(), Log: c.cfg.Log, Now: c.cfg.Now,
 		Changed: func(ctx context.Context) { c.refresher.TellAll(ctx) },
 	})
@@ -97,9 +97,9 @@ func (c *ControlPlane) open(ctx context.Context) error {
 
 // assemble connects the parts. Nothing runs yet.
 func (c *ControlPlane) assemble(seal []byte) error {
-	c.directory = directory.Directory{AgentsDomain: c.cfg.AgentsDomain}
+	c.directory = discovery.Directory{AgentsDomain: c.cfg.AgentsDomain}
 	c.certificate = ca.NewServerCertificate(c.ca, c.cfg.serverNames())
-	c.clones = fleet.NewClones(c.store, c.directory, c.cfg.Log, c.cfg.Now)
+	c.clones = agents.NewClones(c.store, c.directory, c.cfg.Log, c.cfg.Now)
 	c.authn = &authn.Authenticator{Store: c.store, CA: c.ca, TrustDomain: c.cfg.TrustDomain, Now: c.cfg.Now, Clones: c.clones, Log: c.cfg.Log}
 	c.liveness = liveness.New(c.store, c.directory, liveness.Config{
 		Log: c.cfg.Log, Now: c.cfg.Now, OfflineGrace: c.cfg.OfflineGrace, HeartbeatInterval: c.cfg.HeartbeatInterval,
@@ -111,7 +111,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 		}
 		c.shared = liveness.NewShared(c.liveness, c.cfg.StartGrace)
 	}
-	c.view = directory.NewView(c.store, c.directory, c.liveness.Seen)
+	c.view = discovery.NewView(c.store, c.directory, c.liveness.Seen)
 	c.instruments = newInstruments(c.cfg.Version)
 	c.outbox = outbox.New(c.store, c.cfg.Limits.Outbox, c.cfg.Log)
 	c.webhooks = webhook.NewDispatcher(c.store, webhook.Options{
@@ -129,7 +129,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 	if c.tunnels, err = c.newTunnels(); err != nil {
 		return err
 	}
-	c.refresher = fleet.NewRefresher(c.store, c.ca, c.tunnels.own, c.directory, fleet.RefresherConfig{
+	c.refresher = agents.NewRefresher(c.store, c.ca, c.tunnels.own, c.directory, agents.RefresherConfig{
 		TrustDomain: c.cfg.TrustDomain, Shared: c.peers != nil, AtATime: c.cfg.Limits.Refreshes, Log: c.cfg.Log, Now: c.cfg.Now,
 		Refreshed: func(result string) { c.instruments.refreshes.WithLabelValues(result).Inc() },
 	})
@@ -145,7 +145,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 // openRegistries connects what has the calls of agents.
 func (c *ControlPlane) openRegistries() {
 	heartbeats := max(1, int(c.cfg.HeartbeatInterval/time.Second))
-	c.fleet = fleet.New(c.store, c.ca.Trust, c.liveness, c.directory, c.clones, fleet.Config{
+	c.fleet = agents.New(c.store, c.ca.Trust, c.liveness, c.directory, c.clones, agents.Config{
 		Heartbeats: heartbeats, Tunnels: c.peers.Tunnels, Shared: c.peers != nil,
 		Audited: func(n int) { c.instruments.audited.Add(float64(n)) }, Log: c.cfg.Log, Now: c.cfg.Now,
 	})

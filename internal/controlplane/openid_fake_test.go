@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/console"
 )
@@ -174,7 +174,7 @@ func openIDSettings(issuer string, certificate *x509.Certificate) openid.Config 
 	return openid.Config{
 		Issuer: issuer, ClientID: openIDClient, ClientSecret: openIDSecret, TLS: tlsfiles.Fixed(roots),
 		NameClaim: openid.DefaultNameClaim, GroupsClaim: openid.DefaultGroupsClaim, Scopes: openid.DefaultScopes,
-		Roles: map[string]string{"platform": operators.RoleOperator, "audit": operators.RoleViewer},
+		Roles: map[string]string{"platform": administration.RoleOperator, "audit": administration.RoleViewer},
 	}
 }
 

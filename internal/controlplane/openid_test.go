@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/console"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -57,7 +57,7 @@ func TestOpenID_SignIn(t *testing.T) {
 	status, _ = b.change("/console/leave", nil)
 	assert.Equal(t, http.StatusUnauthorized, status)
 	b.isOut("signed out")
-	for role, groups := range map[string]any{operators.RoleViewer: "audit", operators.RoleOperator: []string{"audit", "platform", "staff"}} {
+	for role, groups := range map[string]any{administration.RoleViewer: "audit", administration.RoleOperator: []string{"audit", "platform", "staff"}} {
 		f.set(map[string]any{"groups": groups}, nil, nil)
 		_, body = p.browserFor(f.Certificate()).get("/console/sign-in")
 		assert.Contains(t, body, "openid/alice@example.com, "+role, "the greatest role of the groups")
@@ -224,7 +224,7 @@ func TestOpenID_ProviderAway(t *testing.T) {
 	status, body := b.get("/console/sign-in")
 	assert.Equal(t, http.StatusServiceUnavailable, status)
 	assert.Contains(t, body, "The identity provider "+f.URL+" cannot be used: 404")
-	status, body = p.signedIn(p.operator("alice", operators.RoleViewer)).get("/console/")
+	status, body = p.signedIn(p.operator("alice", administration.RoleViewer)).get("/console/")
 	assert.Equal(t, http.StatusOK, status, "certificates work")
 	assert.NotEmpty(t, body)
 	f.away.Store(false)

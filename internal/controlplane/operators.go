@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/acting"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
@@ -19,13 +19,13 @@ const FileFirstOperator = "admin.json"
 // openOperators opens the operator API. What operators change reaches the other parts as the
 // changes of another process do.
 func (c *ControlPlane) openOperators(ctx context.Context) error {
-	admin, err := operators.Over(ctx, c.cfg.data(), c.store.Beside(), c.cfg.Now)
+	admin, err := administration.Over(ctx, c.cfg.data(), c.store.Beside(), c.cfg.Now)
 	if err != nil {
 		return err
 	}
 	c.operators = operatorapi.NewServer(admin, operatorapi.Config{
 		Identify: c.operatorOf, Name: hostname(), Version: c.cfg.Version, Log: c.cfg.Log,
-		Settings: operators.Settings{
+		Settings: administration.Settings{
 			Broker:   rabbitmq.Config{URLs: c.cfg.BrokerURLs, TLS: c.cfg.BrokerTLS, Reread: c.cfg.BrokerReread, Log: c.cfg.Log},
 			Webhooks: webhook.Options{TLS: c.cfg.WebhookTLS, UserAgent: "pipeops-controlplane/" + c.cfg.Version},
 
@@ -61,7 +61,7 @@ func (c *ControlPlane) operatorOf(r *http.Request) (operatorapi.Caller, error) {
 }
 
 // firstOperator makes the first admin, who can make others.
-func (c *ControlPlane) firstOperator(ctx context.Context, admin *operators.Admin) error {
+func (c *ControlPlane) firstOperator(ctx context.Context, admin *administration.Admin) error {
 	made, first, err := admin.Operators.First(ctx)
 	if err != nil || !first {
 		return err
@@ -70,7 +70,7 @@ func (c *ControlPlane) firstOperator(ctx context.Context, admin *operators.Admin
 	if err := made.Write(file); err != nil {
 		return err
 	}
-	c.cfg.Log.Info().Str("operator", made.Operator).Str("role", operators.RoleAdmin).Str("file", file).
+	c.cfg.Log.Info().Str("operator", made.Operator).Str("role", administration.RoleAdmin).Str("file", file).
 		Msg("created the first operator; protect the file like a password")
 	return nil
 }

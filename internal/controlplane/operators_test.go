@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -28,15 +28,15 @@ import (
 )
 
 // operator makes an operator with a role and returns its credentials.
-func (p *plane) operator(name, role string) operators.Credentials {
+func (p *plane) operator(name, role string) administration.Credentials {
 	p.t.Helper()
-	c, err := p.admin.Operators.Create(p.t.Context(), operators.OperatorOptions{Name: name, Role: role, TTL: time.Hour, Replace: true})
+	c, err := p.admin.Operators.Create(p.t.Context(), administration.OperatorOptions{Name: name, Role: role, TTL: time.Hour, Replace: true})
 	require.NoError(p.t, err)
 	return c
 }
 
 // as returns the client of an operator.
-func (p *plane) as(c operators.Credentials) *operatorapi.Client {
+func (p *plane) as(c administration.Credentials) *operatorapi.Client {
 	p.t.Helper()
 	client, err := operatorapi.NewClient(c, "test")
 	require.NoError(p.t, err)
@@ -51,7 +51,7 @@ func (p *plane) first() *operatorapi.Client {
 	info, err := os.Stat(file)
 	require.NoError(p.t, err)
 	assert.Equal(p.t, os.FileMode(0o600), info.Mode().Perm())
-	c, err := operators.LoadCredentials(file)
+	c, err := administration.LoadCredentials(file)
 	require.NoError(p.t, err)
 	return p.as(c)
 }
@@ -78,7 +78,7 @@ func (p *plane) records(n int) []operatorapi.OperatorRecord {
 func TestOperatorAPI_RefusesOthers(t *testing.T) {
 	p := start(t)
 	client := func(name string) *http.Client {
-		c := p.operator(name, operators.RoleAdmin)
+		c := p.operator(name, administration.RoleAdmin)
 		config, err := c.TLSConfig()
 		require.NoError(t, err)
 		return p.withTLS(config)
@@ -133,7 +133,7 @@ func TestOperatorAPI_DryRun(t *testing.T) {
 		add(p.admin.Webhooks.List(ctx))
 		add(p.admin.Gateway.Grants(ctx))
 		add(p.admin.CA.Status(ctx))
-		add(p.admin.CA.Issued(ctx, operators.IssuedOptions{Limit: 100}))
+		add(p.admin.CA.Issued(ctx, administration.IssuedOptions{Limit: 100}))
 		return all
 	}
 	before, dry := state(), operatorapi.Write{DryRun: true}

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
@@ -25,7 +25,7 @@ import (
 func TestRegister(t *testing.T) {
 	p := start(t)
 	c := p.cluster("shop")
-	token := p.token(func(o *operators.TokenOptions) { o.Uses, o.Labels = 2, map[string]string{"region": "eu"} })
+	token := p.token(func(o *administration.TokenOptions) { o.Uses, o.Labels = 2, map[string]string{"region": "eu"} })
 	usesLeft := func() int {
 		t.Helper()
 		state, err := c.client.CheckToken(t.Context(), token, controlapi.TokenCheck{})
@@ -62,7 +62,7 @@ func TestRegister(t *testing.T) {
 	requireProblem(t, p.cluster("bank").register(token), controlapi.CodeTokenUsedUp, "used 2 times", "--uses")
 }
 
-func approve(o *operators.TokenOptions) { o.Approve = true }
+func approve(o *administration.TokenOptions) { o.Approve = true }
 
 // waiting is a cluster whose registration waits for the operator.
 func (p *plane) waiting(name string, token controlapi.Token) *cluster {
@@ -83,7 +83,7 @@ func (p *plane) pending() []store.Enrolment {
 // the same cluster with another key.
 func TestRegister_WaitsForApproval(t *testing.T) {
 	p := start(t)
-	token := p.token(approve, func(o *operators.TokenOptions) { o.Uses, o.Labels = 1, map[string]string{"region": "eu"} })
+	token := p.token(approve, func(o *administration.TokenOptions) { o.Uses, o.Labels = 1, map[string]string{"region": "eu"} })
 	c := p.waiting("shop", token)
 	requireProblem(t, c.register(token), controlapi.CodeApprovalPending)
 	list := p.pending()
@@ -169,7 +169,7 @@ func TestToken_StoredBeforeReturned(t *testing.T) {
 
 	for name, make := range map[string]func() (controlapi.Token, store.Token, error){
 		"create": func() (controlapi.Token, store.Token, error) {
-			return p.admin.Tokens.Create(t.Context(), operators.TokenOptions{})
+			return p.admin.Tokens.Create(t.Context(), administration.TokenOptions{})
 		},
 		"rotate": func() (controlapi.Token, store.Token, error) { return p.admin.Tokens.Rotate(t.Context(), kept.ID, 0) },
 	} {

@@ -11,16 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
-func releaseOptions(t *testing.T, version string, change ...func(*operators.ReleaseOptions)) operators.ReleaseOptions {
+func releaseOptions(t *testing.T, version string, change ...func(*administration.ReleaseOptions)) administration.ReleaseOptions {
 	t.Helper()
-	opts := operators.ReleaseOptions{Trust: releasetest.Trust(t), URL: "https://downloads.example.com/" + version}
+	opts := administration.ReleaseOptions{Trust: releasetest.Trust(t), URL: "https://downloads.example.com/" + version}
 	opts.Manifest, opts.Signature = releasetest.Sign(t, release.Manifest{Version: version, Commit: "abc", Files: []release.File{
 		{Name: "pipeops-agent", SHA256: strings.Repeat("a", 64), Size: 1, Kind: release.KindAgent, OS: "linux", Arch: "amd64"},
 	}})
@@ -44,11 +44,11 @@ func TestReleaseOffer_Targets(t *testing.T) {
 	idle := controlapi.Update{State: controlapi.UpdateIdle}
 	assert.Nil(t, updating(shop, idle), "nothing is offered")
 
-	early, err := p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v1.2.0", func(o *operators.ReleaseOptions) { o.Agents = []string{"shop"} }))
+	early, err := p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v1.2.0", func(o *administration.ReleaseOptions) { o.Agents = []string{"shop"} }))
 	require.NoError(t, err)
 	all, err := p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v1.1.0"))
 	require.NoError(t, err)
-	_, err = p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v9.0.0", func(o *operators.ReleaseOptions) { o.Labels = map[string]string{"ring": "none"} }))
+	_, err = p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v9.0.0", func(o *administration.ReleaseOptions) { o.Labels = map[string]string{"ring": "none"} }))
 	require.NoError(t, err)
 
 	got := updating(shop, idle)
@@ -101,9 +101,9 @@ func TestReleaseOffer_Progress(t *testing.T) {
 		a.ID, a.Name, a.ClusterUID, a.State, a.RegisteredAt = fmt.Sprintf("agent%02d", i), fmt.Sprintf("shop-%02d", i), fmt.Sprint("uid", i), announce.StateOnline, p.clock.now()
 		require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error { return tx.InsertAgent(t.Context(), a) }))
 	}
-	_, err := p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v1.2.0", func(o *operators.ReleaseOptions) { o.Labels = early }))
+	_, err := p.admin.Releases.Offer(t.Context(), releaseOptions(t, "v1.2.0", func(o *administration.ReleaseOptions) { o.Labels = early }))
 	require.NoError(t, err)
-	status, body := p.signedIn(p.operator("vic", operators.RoleViewer)).get("/console/releases")
+	status, body := p.signedIn(p.operator("vic", administration.RoleViewer)).get("/console/releases")
 	require.Equal(t, http.StatusOK, status, body)
 	for _, text := range []string{"1 of 2 took it", "1 failed", "Where v1.2.0 failed", "/console/agents/agent01", "The new pods did not become ready"} {
 		assert.Contains(t, body, text)

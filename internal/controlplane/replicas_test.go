@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peerlink"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
@@ -87,7 +87,7 @@ func (f *group) start(change ...func(*Config)) *member {
 	m := &member{cable: cable, plane: &plane{t: f.t, clock: &clock{}}}
 	m.ControlPlane, err = New(f.t.Context(), cfg)
 	require.NoError(f.t, err)
-	m.admin, err = operators.Open(f.t.Context(), f.data(change...), time.Now)
+	m.admin, err = administration.Open(f.t.Context(), f.data(change...), time.Now)
 	require.NoError(f.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -297,7 +297,7 @@ func TestReplicas_FollowRotation(t *testing.T) {
 		stage ca.Stage
 	}{{ca.Start, ca.Introduced}, {ca.Sign, ca.Signing}, {ca.Abort, ca.Introduced}} {
 		before := s.heard().CABundleHash
-		_, changed, err := b.admin.CA.Rotate(t.Context(), step.step, operators.RotateOptions{Force: true})
+		_, changed, err := b.admin.CA.Rotate(t.Context(), step.step, administration.RotateOptions{Force: true})
 		require.NoError(t, err)
 		require.True(t, changed)
 		for _, m := range []*member{a, b} {
@@ -333,7 +333,7 @@ func TestCA_MovesIntoDatabase(t *testing.T) {
 	_, err = New(t.Context(), shared)
 	require.ErrorContains(t, err, "start the control plane whose data directory has its ca.pem first")
 	shared.DataDir = alone.DataDir
-	_, err = operators.Open(t.Context(), shared.data(), nil)
+	_, err = administration.Open(t.Context(), shared.data(), nil)
 	require.ErrorContains(t, err, "with --ca-key-file once")
 	p, err = New(t.Context(), shared)
 	require.NoError(t, err)
@@ -358,7 +358,7 @@ func TestReplicaList_All(t *testing.T) {
 	b.readyWhen("ready", func(r readiness) bool { return r.Ready })
 	b.serving.Store(false)
 	defer b.serving.Store(true)
-	list, err := operatorapi.ListReplicas.Do(t.Context(), a.as(a.operator("vic", operators.RoleViewer)), struct{}{})
+	list, err := operatorapi.ListReplicas.Do(t.Context(), a.as(a.operator("vic", administration.RoleViewer)), struct{}{})
 	require.NoError(t, err)
 	require.Len(t, list.Items, 3)
 	byEdge := map[string]peerlink.Replica{}
@@ -381,7 +381,7 @@ func TestReplicaList_All(t *testing.T) {
 	assert.Contains(t, away.Reason, "127.0.0.1:1")
 	assert.Equal(t, away.ID, away.Title())
 
-	_, body := a.signedIn(a.operator("eve", operators.RoleViewer)).get("/console/replicas")
+	_, body := a.signedIn(a.operator("eve", administration.RoleViewer)).get("/console/replicas")
 	assert.Contains(t, body, away.ID+" is unreachable")
 	assert.Contains(t, body, "--advertise-peer")
 	assert.Contains(t, body, "Not serving")

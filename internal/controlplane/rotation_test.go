@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -26,7 +26,7 @@ import (
 )
 
 // rotate takes a step by a command beside the control plane, which takes it up.
-func (p *plane) rotate(step ca.Step, opts operators.RotateOptions) error {
+func (p *plane) rotate(step ca.Step, opts administration.RotateOptions) error {
 	p.t.Helper()
 	_, _, err := p.admin.CA.Rotate(p.t.Context(), step, opts)
 	if err == nil && !opts.DryRun {
@@ -42,15 +42,15 @@ func (p *plane) rotate(step ca.Step, opts operators.RotateOptions) error {
 func (p *plane) requireRotate(force bool, steps ...ca.Step) {
 	p.t.Helper()
 	for _, step := range steps {
-		require.NoError(p.t, p.rotate(step, operators.RotateOptions{Force: force}))
+		require.NoError(p.t, p.rotate(step, administration.RotateOptions{Force: force}))
 	}
 }
 
 // notReady are the names that a step waits for.
 func (p *plane) notReady(step ca.Step) []string {
 	p.t.Helper()
-	var waiting *operators.NotReadyError
-	err := p.rotate(step, operators.RotateOptions{DryRun: true})
+	var waiting *administration.NotReadyError
+	err := p.rotate(step, administration.RotateOptions{DryRun: true})
 	if err == nil {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (p *plane) snapshotBy(l *login.Login) error {
 // TestCARotate_OldTokens registers with a token from before two rotations.
 func TestCARotate_OldTokens(t *testing.T) {
 	p := start(t)
-	token := p.token(func(o *operators.TokenOptions) { o.TTL = 0 })
+	token := p.token(func(o *administration.TokenOptions) { o.TTL = 0 })
 	c := p.cluster("shop")
 	p.requireRotate(false, ca.Start)
 	between := p.token()
@@ -251,7 +251,7 @@ func TestCARotate_OneStepAtATime(t *testing.T) {
 	p := start(t)
 	lock, err := p.cfg.data().LockCA()
 	require.NoError(t, err)
-	require.ErrorContains(t, p.rotate(ca.Start, operators.RotateOptions{}), "another command")
+	require.ErrorContains(t, p.rotate(ca.Start, administration.RotateOptions{}), "another command")
 	require.NoError(t, lock.Release())
 	p.requireRotate(false, ca.Start)
 	next := p.ca.Other()
@@ -276,10 +276,10 @@ func TestCA_ReplacedAfterEnd(t *testing.T) {
 	p.clock.forward(11 * 365 * 24 * time.Hour)
 	_, err := New(t.Context(), p.cfg)
 	require.ErrorContains(t, err, "ca rotate start")
-	admin, err := operators.Open(t.Context(), p.cfg.data(), p.clock.now)
+	admin, err := administration.Open(t.Context(), p.cfg.data(), p.clock.now)
 	require.NoError(t, err)
 	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
-		_, changed, err := admin.CA.Rotate(t.Context(), step, operators.RotateOptions{Force: true})
+		_, changed, err := admin.CA.Rotate(t.Context(), step, administration.RotateOptions{Force: true})
 		require.NoError(t, err)
 		assert.True(t, changed)
 	}

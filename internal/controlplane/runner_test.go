@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/castore"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -28,7 +28,7 @@ import (
 func (p *plane) labelled(name string, labels map[string]string) *cluster {
 	p.t.Helper()
 	c := p.cluster(name)
-	require.NoError(p.t, c.register(p.token(func(o *operators.TokenOptions) { o.Labels = labels })))
+	require.NoError(p.t, c.register(p.token(func(o *administration.TokenOptions) { o.Labels = labels })))
 	return c
 }
 
@@ -36,7 +36,7 @@ func (p *plane) issue(name, agents string) credentials.Credentials {
 	p.t.Helper()
 	grant, err := credentials.ParseGrant(agents)
 	require.NoError(p.t, err)
-	credentials, err := p.admin.Runners.Issue(p.t.Context(), operators.RunnerOptions{Name: name, TTL: time.Hour, Agents: grant, Replace: true})
+	credentials, err := p.admin.Runners.Issue(p.t.Context(), administration.RunnerOptions{Name: name, TTL: time.Hour, Agents: grant, Replace: true})
 	require.NoError(p.t, err)
 	return credentials
 }
@@ -89,7 +89,7 @@ func TestGrant_LimitsAnnouncements(t *testing.T) {
 		t.Helper()
 		waiting, err := p.store.Waiting(t.Context(), 0, 10)
 		require.NoError(t, err)
-		events, err := directory.Addressed(t.Context(), p.store, waiting, p.clock.now())
+		events, err := discovery.Addressed(t.Context(), p.store, waiting, p.clock.now())
 		require.NoError(t, err)
 		for _, e := range events {
 			slices.Sort(e.Runners)
@@ -114,7 +114,7 @@ func TestGrant_LimitsAnnouncements(t *testing.T) {
 func TestRunnerCreate_Limit(t *testing.T) {
 	p := start(t)
 	require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error {
-		for i := range operators.MaxRunners {
+		for i := range administration.MaxRunners {
 			if err := tx.PutRunner(t.Context(), store.Runner{Name: string(rune('a'+i%26)) + time.Duration(i).String(), Serial: "s"}); err != nil {
 				return err
 			}
@@ -147,7 +147,7 @@ func TestRefresh_ConnectedAgents(t *testing.T) {
 // runnerFor makes a Runner whose certificates are valid for ttl.
 func (p *plane) runnerFor(name string, ttl time.Duration) string {
 	p.t.Helper()
-	credentials, err := p.admin.Runners.Issue(p.t.Context(), operators.RunnerOptions{Name: name, TTL: ttl})
+	credentials, err := p.admin.Runners.Issue(p.t.Context(), administration.RunnerOptions{Name: name, TTL: ttl})
 	require.NoError(p.t, err)
 	file := filepath.Join(p.t.TempDir(), name+".json")
 	require.NoError(p.t, credentials.Write(file))
@@ -166,10 +166,10 @@ func leafIn(t *testing.T, file string) *x509.Certificate {
 // TestRunnerRenewal_RevokedMeanwhile: what was signed meanwhile is not handed out.
 func TestRunnerRenewal_RevokedMeanwhile(t *testing.T) {
 	p := start(t)
-	file := p.runnerFor("ci", operators.DefaultRunnerTTL)
+	file := p.runnerFor("ci", administration.DefaultRunnerTTL)
 	known, err := p.store.Runner(t.Context(), "ci")
 	require.NoError(t, err)
-	issued, err := p.ca.Renew(leafIn(t, file), known.TTL, authority.ReasonRenewal)
+	issued, err := p.ca.Renew(leafIn(t, file), known.TTL, castore.ReasonRenewal)
 	require.NoError(t, err)
 	require.NoError(t, p.admin.Runners.Revoke(t.Context(), "ci"))
 	err = p.store.Update(t.Context(), func(tx *store.Tx) error { return p.authn.KeepRenewed(t.Context(), tx, known, issued) })
@@ -228,7 +228,7 @@ func (p *plane) happened(agentID, app string, kinds ...announce.Type) {
 	p.t.Helper()
 	for _, kind := range kinds {
 		require.NoError(p.t, p.store.Update(p.t.Context(), func(tx *store.Tx) error {
-			return directory.Announce(p.t.Context(), tx, agentID, p.clock.now(), func(source string, n uint64) (announce.Event, error) {
+			return discovery.Announce(p.t.Context(), tx, agentID, p.clock.now(), func(source string, n uint64) (announce.Event, error) {
 				return announce.NewAppEvent(kind, source, agentID, announce.AppEvent{Namespace: "production", Name: app}, n, p.clock.now())
 			})
 		}))

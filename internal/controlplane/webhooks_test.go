@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -63,11 +63,11 @@ func TestWebhook_EnableAfterGone(t *testing.T) {
 		roots.AddCert(r.Certificate())
 		c.WebhookTLS, c.MetricsListen = tlsfiles.Fixed(roots), "127.0.0.1:0"
 	})
-	hook, err := p.admin.Webhooks.Create(t.Context(), operators.WebhookOptions{Name: "pager", URL: r.URL, Types: []string{"app.*"}, AllowPrivate: true})
+	hook, err := p.admin.Webhooks.Create(t.Context(), administration.WebhookOptions{Name: "pager", URL: r.URL, Types: []string{"app.*"}, AllowPrivate: true})
 	require.NoError(t, err)
 	grant, err := credentials.ParseGrant("own=nobody")
 	require.NoError(t, err)
-	_, err = p.admin.Webhooks.Create(t.Context(), operators.WebhookOptions{Name: "nobody", URL: r.URL, Agents: grant, AllowPrivate: true})
+	_, err = p.admin.Webhooks.Create(t.Context(), administration.WebhookOptions{Name: "nobody", URL: r.URL, Agents: grant, AllowPrivate: true})
 	require.NoError(t, err)
 	shop := p.registered("shop")
 	r.status.Store(http.StatusGone)

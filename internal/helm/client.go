@@ -17,7 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/duplicates"
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -165,7 +165,7 @@ func propagation(info *resource.Info, policy metav1.DeletionPropagation) metav1.
 	if policy != metav1.DeletePropagationForeground {
 		return policy
 	}
-	return health.Propagation(denylist.Kind(info.Mapping.GroupVersionKind))
+	return workloadhealth.Propagation(denylist.Kind(info.Mapping.GroupVersionKind))
 }
 
 // failure returns the first error that Helm may not have reported.

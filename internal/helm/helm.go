@@ -18,13 +18,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/admission"
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
@@ -69,7 +69,7 @@ type Options struct {
 
 // Workloads returns the state of an object that was just read; false for one that runs no pods.
 type Workloads interface {
-	Check(ctx context.Context, u *unstructured.Unstructured) (health.Report, bool, error)
+	Check(ctx context.Context, u *unstructured.Unstructured) (workloadhealth.Report, bool, error)
 }
 
 // Releases implements backend.Releases. Its commands go on after they were answered, until Run

@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm/stored"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -472,7 +472,7 @@ func TestHelmRelease_HostileSecrets(t *testing.T) {
 func TestHelmRelease_DiagnosesPods(t *testing.T) {
 	env := kubetest.Full(t)
 	r := start(t, env.Agent, func(o *helm.Options) {
-		o.Workloads = health.New(env.Agent, app.StabilizationFor(time.Second))
+		o.Workloads = workloadhealth.New(env.Agent, app.StabilizationFor(time.Second))
 		o.Patience = time.Hour // the causes are final
 	})
 	remove(t, env, "pods", "hooked")

@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy/input"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -69,7 +69,7 @@ var temporary = []runnerapi.Cause{
 }
 
 // broken returns a final error at once, or after a while for what may recover.
-func (w *waiter) broken(r health.Report, info *resource.Info, since map[*resource.Info]time.Time) error {
+func (w *waiter) broken(r workloadhealth.Report, info *resource.Info, since map[*resource.Info]time.Time) error {
 	begun, known := since[info]
 	if !known {
 		begun = time.Now()
@@ -105,23 +105,23 @@ func (r *Releases) describeState(ctx context.Context, namespace string, objects 
 }
 
 // stateOf reads an object of a release, and returns its state.
-func (r *Releases) stateOf(ctx context.Context, namespace string, o *object) (health.Report, error) {
+func (r *Releases) stateOf(ctx context.Context, namespace string, o *object) (workloadhealth.Report, error) {
 	api, err := r.reader()
 	if err != nil {
-		return health.Report{}, err
+		return workloadhealth.Report{}, err
 	}
 	resource, known := resources[o.kind()]
 	if !known {
-		return health.Report{}, nil
+		return workloadhealth.Report{}, nil
 	}
 	live, err := api.Resource(resource).Namespace(namespace).Get(ctx, o.GetName(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return health.Report{State: runnerapi.ObjectMissing, Message: "it is not in the cluster"}, nil
+		return workloadhealth.Report{State: runnerapi.ObjectMissing, Message: "it is not in the cluster"}, nil
 	case err != nil:
-		return health.Report{State: runnerapi.ObjectUnknown, Message: kubeproblem.From(err, "reading it").Error()}, nil
+		return workloadhealth.Report{State: runnerapi.ObjectUnknown, Message: kubeproblem.From(err, "reading it").Error()}, nil
 	}
-	if now, going := health.Going(ctx, api, live); going {
+	if now, going := workloadhealth.Going(ctx, api, live); going {
 		now.Message = clip(now.Message)
 		return now, nil
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -76,7 +76,7 @@ func (w *waiter) leaving(api dynamic.Interface) check {
 			return true, nil
 		}
 		deleted[info] = o.GetUID()
-		now, going := health.Going(ctx, api, o.Unstructured)
+		now, going := workloadhealth.Going(ctx, api, o.Unstructured)
 		switch {
 		case !going:
 			return false, nil

@@ -23,11 +23,11 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -60,7 +60,7 @@ func with(t *testing.T, env *kubetest.Env, rc *rest.Config) applier {
 	require.NoError(t, err)
 	return applier{manifests.New(manifests.Config{
 		REST: rc, Namespace: kubetest.AgentNamespace, Manage: k.Namespaces().Manage,
-		Workloads: health.New(rc, app.StabilizationFor(time.Second)),
+		Workloads: workloadhealth.New(rc, app.StabilizationFor(time.Second)),
 	}), t, env}
 }
 
@@ -345,8 +345,8 @@ func TestSet_StopsRefusedPods(t *testing.T) {
 	env := kubetest.Full(t)
 	a := with(t, env, env.Agent)
 	set := a.set()
-	stopper := &health.Stopper{
-		Checker: health.New(env.Agent, app.StabilizationFor(time.Second)), Leads: func() bool { return true }, Log: zerolog.New(zerolog.NewTestWriter(t)),
+	stopper := &workloadhealth.Stopper{
+		Checker: workloadhealth.New(env.Agent, app.StabilizationFor(time.Second)), Leads: func() bool { return true }, Log: zerolog.New(zerolog.NewTestWriter(t)),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

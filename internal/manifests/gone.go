@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -48,7 +48,7 @@ func (r *run) lookForGone(ctx context.Context) (left bool) {
 				i.live, i.out.State, i.out.Message = nil, "", ""
 				return nil
 			}
-			now, _ := health.Going(ctx, r.api.objects, i.live)
+			now, _ := workloadhealth.Going(ctx, r.api.objects, i.live)
 			i.out.State, i.out.Message = runnerapi.ObjectInProgress, clip(cmp.Or(now.Message, "waits for Kubernetes to delete it"))
 			i.live = identityOf(i.live)
 			return nil

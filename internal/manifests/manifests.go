@@ -23,9 +23,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -83,7 +83,7 @@ type Config struct {
 
 // Workloads describes how an object is that was just read; false for one that runs no pods.
 type Workloads interface {
-	Check(ctx context.Context, u *unstructured.Unstructured) (health.Report, bool, error)
+	Check(ctx context.Context, u *unstructured.Unstructured) (workloadhealth.Report, bool, error)
 }
 
 // Applier applies sets. Sets are applied side by side, and each one by one.

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -45,23 +45,23 @@ func stateOf(u *unstructured.Unstructured) (runnerapi.ObjectState, string) {
 }
 
 // how returns the state of an object that was just read: workloads are checked as Apps are.
-func (r *run) how(ctx context.Context, u *unstructured.Unstructured) health.Report {
-	if now, going := health.Going(ctx, r.api.objects, u); going {
+func (r *run) how(ctx context.Context, u *unstructured.Unstructured) workloadhealth.Report {
+	if now, going := workloadhealth.Going(ctx, r.api.objects, u); going {
 		now.Message = clip(now.Message)
 		return now
 	}
 	state, message := stateOf(u)
 	if u == nil || r.applier.config.Workloads == nil {
-		return health.Report{State: state, Message: message}
+		return workloadhealth.Report{State: state, Message: message}
 	}
 	report, runs, err := r.applier.config.Workloads.Check(ctx, u)
 	switch {
 	case err != nil:
-		return health.Report{State: runnerapi.ObjectUnknown, Message: asProblem(err).Detail}
+		return workloadhealth.Report{State: runnerapi.ObjectUnknown, Message: asProblem(err).Detail}
 	case runs:
 		return report
 	}
-	return health.Report{State: state, Message: message}
+	return workloadhealth.Report{State: state, Message: message}
 }
 
 // maxMessage bounds an object's own text, in bytes.

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -145,7 +145,7 @@ func (a *Applier) Delete(ctx context.Context, set Set, o Options) (Result, error
 			return Result{}, err
 		}
 	}
-	r.prune(ctx, health.Propagation) // what makes pods stays until these are gone
+	r.prune(ctx, workloadhealth.Propagation) // what makes pods stays until these are gone
 	r.awaitGone(ctx, goneWait)
 	if len(refused(r.left)) > 0 || slices.ContainsFunc(r.left, going) {
 		r.next = r.inv

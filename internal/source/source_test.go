@@ -26,12 +26,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
@@ -151,7 +151,7 @@ func openWith(t *testing.T, env *kubetest.Env, builds source.Builds, by ...clock
 		Guard: egress.Guard{Allowed: gitserver.Guard.Allowed, Hosts: p.policy.FetchHosts},
 		REST:  env.Agent, Namespace: agent, Namespaces: only, Apps: engine, Audit: p.audited.record,
 		Manifests: sets{manifests.New(manifests.Config{
-			REST: env.Agent, Namespace: agent, Namespaces: only, Workloads: health.New(env.Agent, settling),
+			REST: env.Agent, Namespace: agent, Namespaces: only, Workloads: workloadhealth.New(env.Agent, settling),
 		})},
 		Builds: builds, Leads: p.led, Render: command, Log: zerolog.New(zerolog.NewTestWriter(t)),
 	}

@@ -19,10 +19,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/castore"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -33,7 +33,7 @@ var Noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // Plane is the data of a control plane in a directory of the test.
 type Plane struct {
-	*operators.Admin
+	*administration.Admin
 	Data datadir.Data
 	CA   *ca.CA
 
@@ -45,7 +45,7 @@ func Open(t *testing.T) *Plane {
 	t.Helper()
 	p := &Plane{Data: datadir.Data{Dir: t.TempDir()}}
 	var err error
-	p.Admin, err = operators.Make(t.Context(), p.Data, p.Clock)
+	p.Admin, err = administration.Make(t.Context(), p.Data, p.Clock)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, p.Close()) })
 	require.NoError(t, datadir.SaveAdvertised(t.Context(), p.Database(), datadir.Advertised{
@@ -53,7 +53,7 @@ func Open(t *testing.T) *Plane {
 		AgentsDomain: datadir.DefaultAgentsDomain, TrustDomain: datadir.DefaultTrustDomain,
 	}))
 	domains := ca.Domains{Trust: datadir.DefaultTrustDomain, Agents: datadir.DefaultAgentsDomain}
-	p.CA, err = authority.Open(t.Context(), p.Data, p.Database(), domains, p.Clock, true)
+	p.CA, err = castore.Open(t.Context(), p.Data, p.Database(), domains, p.Clock, true)
 	require.NoError(t, err)
 	return p
 }
@@ -79,9 +79,9 @@ func (p *Plane) Agent(t *testing.T, name string, change ...func(*store.Agent)) s
 }
 
 // Operator makes an operator's credentials.
-func (p *Plane) Operator(t *testing.T, name, role string, change ...func(*operators.OperatorOptions)) operators.Credentials {
+func (p *Plane) Operator(t *testing.T, name, role string, change ...func(*administration.OperatorOptions)) administration.Credentials {
 	t.Helper()
-	opts := operators.OperatorOptions{Name: name, Role: role, TTL: time.Hour}
+	opts := administration.OperatorOptions{Name: name, Role: role, TTL: time.Hour}
 	for _, c := range change {
 		c(&opts)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -47,7 +47,7 @@ func newBranch(t *testing.T) *branch {
 	require.NoError(t, err)
 	a, err := agent.New(agent.Options{
 		Config: config.Config{
-			ControlPlaneURL: br.URL(), Token: br.Token(t, operators.TokenOptions{TTL: time.Hour}), ClusterName: shop,
+			ControlPlaneURL: br.URL(), Token: br.Token(t, administration.TokenOptions{TTL: time.Hour}), ClusterName: shop,
 			StateDir: t.TempDir(), Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
 		},
 		Version: "test", Log: zerolog.Nop(), Kubernetes: br.env.Agent, Now: br.Clock.Now,
@@ -108,15 +108,15 @@ func TestConsole_Apps(t *testing.T) {
 	br := newBranch(t)
 	b := br.browser
 	b.Resize(browser.Screens["wide"][0], browser.Screens["wide"][1])
-	br.signIn(b, br.as("alice", operators.RoleOperator))
+	br.signIn(b, br.as("alice", administration.RoleOperator))
 	for _, path := range []string{br.app("web", ""), "/agents/" + shop + "/deploy"} {
 		b.Visit(br.site+path, "h1")
 		assert.Contains(t, b.Text(), "operator runner set alice RUNNER")
 	}
 	br.examine("app-no-runner")
-	_, err := br.Runners.Issue(t.Context(), operators.RunnerOptions{Name: "ops", TTL: 24 * time.Hour, Agents: credentials.Grant{}})
+	_, err := br.Runners.Issue(t.Context(), administration.RunnerOptions{Name: "ops", TTL: 24 * time.Hour, Agents: credentials.Grant{}})
 	require.NoError(t, err)
-	admin := br.as("boss", operators.RoleAdmin)
+	admin := br.as("boss", administration.RoleAdmin)
 	_, err = operatorapi.SetOperatorRunner.Do(t.Context(), admin, operatorapi.SetOperatorRunnerInput{
 		Body: operatorapi.SetOperatorRunnerBody{Operator: "alice", Runner: "ops"},
 	})
@@ -201,7 +201,7 @@ func (br *branch) fail() {
 // look examines each page, wide and on a phone, with an App that has failed and one that has the
 // longest name.
 func (br *branch) look() {
-	operator := br.as("carol", operators.RoleAdmin)
+	operator := br.as("carol", administration.RoleAdmin)
 	_, err := operatorapi.SetOperatorRunner.Do(br.t.Context(), operator, operatorapi.SetOperatorRunnerInput{
 		Body: operatorapi.SetOperatorRunnerBody{Operator: "carol", Runner: "ops"},
 	})

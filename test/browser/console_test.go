@@ -14,9 +14,9 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -42,7 +42,7 @@ func newOffice(t *testing.T, change ...func(*controlplane.Config)) *office {
 // as returns the client of an operator with a role.
 func (o *office) as(name, role string) *operatorapi.Client {
 	o.t.Helper()
-	c, err := o.Operators.Create(o.t.Context(), operators.OperatorOptions{Name: name, Role: role, TTL: time.Hour})
+	c, err := o.Operators.Create(o.t.Context(), administration.OperatorOptions{Name: name, Role: role, TTL: time.Hour})
 	require.NoError(o.t, err)
 	client, err := operatorapi.NewClient(c, "test")
 	require.NoError(o.t, err)
@@ -126,7 +126,7 @@ func (o *office) fill(admin *operatorapi.Client) {
 	for name, grant := range map[string]string{"ci": "", "support-team-with-a-long-name": "env in (prod,staging),region!=us"} {
 		selector, err := credentials.ParseGrant(grant)
 		require.NoError(o.t, err)
-		_, err = o.Runners.Issue(ctx, operators.RunnerOptions{Name: name, TTL: 24 * time.Hour, Agents: selector})
+		_, err = o.Runners.Issue(ctx, administration.RunnerOptions{Name: name, TTL: 24 * time.Hour, Agents: selector})
 		require.NoError(o.t, err)
 	}
 	_, err := operatorapi.CreateHostGrant.Do(ctx, admin, operatorapi.CreateHostGrantInput{Host: "www.bakery.example.com", Body: operatorapi.CreateHostGrantBody{Agent: troubled.ID}})
@@ -163,7 +163,7 @@ func (o *office) happened(agentID string) {
 		kind := []announce.Type{announce.AppHealthy, announce.AppProgressing, announce.AppFailed}[i]
 		at := time.Now().Add(time.Duration(i-10) * time.Minute)
 		require.NoError(o.t, o.Database().Update(ctx, func(tx *store.Tx) error {
-			return directory.Announce(ctx, tx, agentID, at, func(source string, n uint64) (announce.Event, error) {
+			return discovery.Announce(ctx, tx, agentID, at, func(source string, n uint64) (announce.Event, error) {
 				return announce.NewAppEvent(kind, source, agentID, app, n, at)
 			})
 		}))
@@ -176,7 +176,7 @@ func TestConsole_InBrowser(t *testing.T) {
 	suite.Release(t, "the console in a real Chromium")
 	o := newOffice(t)
 	b := browser.Open(t, chromedp.Flag("ignore-certificate-errors", true)) // the CA is the control plane's own
-	admin := o.as("alice", operators.RoleAdmin)
+	admin := o.as("alice", administration.RoleAdmin)
 
 	b.Visit(o.site+"/", "#code")
 	b.Accessible("sign-in")
@@ -241,7 +241,7 @@ func (o *office) views(t *testing.T, b *browser.Browser) {
 	b.Follow(`//button[text()="Sign out"]`)
 	b.Visit(o.site+"/runners", "#code")
 	assert.NotContains(t, b.Text(), "support-team", "a tab that has signed out shows nothing")
-	o.signIn(b, o.as("victor", operators.RoleViewer))
+	o.signIn(b, o.as("victor", administration.RoleViewer))
 	for _, path := range []string{"/", "/agents/bakery", "/enrolment", "/runners", "/webhooks/pager"} {
 		b.Visit(o.site+path, "h1")
 		for _, button := range []string{"Revoke", "Label", "Enrol machines", "Create", "Delete", "Approve"} {

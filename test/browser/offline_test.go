@@ -22,7 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/dashboard"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -49,7 +49,7 @@ func newMachine(t *testing.T, env *kubetest.Env) *machine {
 	require.NoError(t, free.Close())
 	m := &machine{plane: planetest.Start(t), health: free.Addr().String()}
 	cfg := config.Config{
-		ControlPlaneURL: m.plane.URL(), Token: m.plane.Token(t, operators.TokenOptions{TTL: time.Hour}), ClusterName: "shop",
+		ControlPlaneURL: m.plane.URL(), Token: m.plane.Token(t, administration.TokenOptions{TTL: time.Hour}), ClusterName: "shop",
 		StateDir: t.TempDir(), Namespace: kubetest.AgentOf(managed), Namespaces: []string{managed}, HealthAddress: m.health,
 	}
 	m.run = func() {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/browser"
@@ -28,7 +28,7 @@ func TestConsole_SignInAtDex(t *testing.T) {
 		c.OpenID = openid.Config{
 			Issuer: d.Issuer, ClientID: "console", ClientSecret: "secret", TLS: tlsfiles.Fixed(roots),
 			NameClaim: openid.DefaultNameClaim, GroupsClaim: openid.DefaultGroupsClaim, Scopes: openid.DefaultScopes,
-			Roles: map[string]string{dex.Group: operators.RoleAdmin},
+			Roles: map[string]string{dex.Group: administration.RoleAdmin},
 		}
 	})
 	b := browser.Open(t, chromedp.Flag("ignore-certificate-errors", true))

@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/deployments"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -47,7 +47,7 @@ func start(t *testing.T) *system {
 	}
 	a, err := agent.New(agent.Options{
 		Config: config.Config{
-			ControlPlaneURL: plane.URL(), Token: plane.Token(t, operators.TokenOptions{TTL: time.Hour}), ClusterName: "shop",
+			ControlPlaneURL: plane.URL(), Token: plane.Token(t, administration.TokenOptions{TTL: time.Hour}), ClusterName: "shop",
 			Namespace: kubetest.AgentNamespace, StateDir: t.TempDir(), HealthAddress: "127.0.0.1:0",
 		},
 		Version: "test", Log: zerolog.Nop(), Kubernetes: env.Agent, Now: plane.Clock.Now,

@@ -15,9 +15,9 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -93,7 +93,7 @@ func newBench(t *testing.T, env *kubetest.Env, batch []Failure) *bench {
 			}
 		}
 	}
-	checker := health.New(env.Agent, settling())
+	checker := workloadhealth.New(env.Agent, settling())
 	await.Background(t, "the engine", b.makeEngine(t, all[anApp]))
 	await.Until(t, "the engine is ready", b.engine.Ready)
 	b.applier = manifests.New(manifests.Config{
@@ -107,7 +107,7 @@ func newBench(t *testing.T, env *kubetest.Env, batch []Failure) *bench {
 			Workloads: checker, Patience: releasePatience, Log: log,
 		})
 	}
-	stopper := &health.Stopper{
+	stopper := &workloadhealth.Stopper{
 		Checker: checker, Namespaces: append(all[aSet], all[aRelease]...), Leads: func() bool { return true }, Log: log,
 	}
 	await.Background(t, "what stops workloads", stopper.Run)

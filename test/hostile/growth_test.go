@@ -24,8 +24,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
@@ -122,7 +122,7 @@ type system struct {
 func startSystem(t *testing.T) *system {
 	t.Helper()
 	s := &system{plane: planetest.Start(t)}
-	s.id = hostile.Enrol(t, s.plane.URL(), s.plane.Token(t, operators.TokenOptions{TTL: time.Hour}), "shop")
+	s.id = hostile.Enrol(t, s.plane.URL(), s.plane.Token(t, administration.TokenOptions{TTL: time.Hour}), "shop")
 	own := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.id.Roots, Certificates: []tls.Certificate{s.id.Certificate}}
 	s.control = hostile.Control(t, s.plane.URL(), "shop", own)
 	s.connect(t, own)

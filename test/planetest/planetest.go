@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
@@ -29,7 +29,7 @@ const patience = 5 * time.Minute
 // Plane is a control plane with its operator's commands. It ends with its test.
 type Plane struct {
 	*controlplane.ControlPlane
-	*operators.Admin
+	*administration.Admin
 	// Clock is the control plane's.
 	Clock *Clock
 	// Config is what it runs with, from Start on with its addresses.
@@ -79,7 +79,7 @@ func (p *Plane) Restart(t *testing.T) {
 	require.NoError(t, err)
 	at := p.Addrs()
 	p.Config.APIListen, p.Config.TunnelListen, p.Config.EdgeListen = at.API.String(), at.Tunnel.String(), at.Edge.String()
-	p.Admin, err = operators.Open(t.Context(), datadir.Data{Dir: p.Config.DataDir, Database: p.Config.Database}, p.Clock.Now)
+	p.Admin, err = administration.Open(t.Context(), datadir.Data{Dir: p.Config.DataDir, Database: p.Config.Database}, p.Clock.Now)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background()) // a subtest may restart it for the tests after it
 	done := make(chan error, 1)
@@ -98,7 +98,7 @@ func (p *Plane) Stop() { p.stop() }
 func (p *Plane) URL() string { return p.ControlPlane.Advertised().API }
 
 // Token creates an enrolment token.
-func (p *Plane) Token(t *testing.T, opts operators.TokenOptions) string {
+func (p *Plane) Token(t *testing.T, opts administration.TokenOptions) string {
 	t.Helper()
 	token, _, err := p.Tokens.Create(t.Context(), opts)
 	require.NoError(t, err)

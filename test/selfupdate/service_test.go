@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -60,7 +60,7 @@ func newWorld(t *testing.T) *world {
 	var roots string
 	w.siteURL, roots = releasetest.Site(t, w.site)
 	w.env = []string{
-		"PATH=" + os.Getenv("PATH"), "NO_PROXY=*", "KUBECONFIG=" + asAgent(t, env.Cluster.Kubeconfig()), "AGENT_TOKEN=" + w.plane.Token(t, operators.TokenOptions{TTL: time.Hour}),
+		"PATH=" + os.Getenv("PATH"), "NO_PROXY=*", "KUBECONFIG=" + asAgent(t, env.Cluster.Kubeconfig()), "AGENT_TOKEN=" + w.plane.Token(t, administration.TokenOptions{TTL: time.Hour}),
 		"PIPEOPS_CONTROL_PLANE_URL=" + w.plane.URL(), "CLUSTER_NAME=shop", "PIPEOPS_STATE_DIR=" + w.state, "PIPEOPS_HEALTH_ADDRESS=127.0.0.1:0",
 		"PIPEOPS_CA_FILE=" + roots, "PIPEOPS_SELF_UPDATE=true", "PIPEOPS_UPDATE_KEYS=" + releasetest.PublicKey, "PIPEOPS_UPDATE_DEADLINE=10s",
 	}
@@ -101,7 +101,7 @@ func build(t *testing.T, program programs.Program) string {
 // publish puts a program on the site as a release, and offers that.
 func (w *world) publish(version, program string, change ...func(*release.File)) {
 	w.t.Helper()
-	opts := operators.ReleaseOptions{Trust: releasetest.Trust(w.t), URL: w.siteURL + "/" + version}
+	opts := administration.ReleaseOptions{Trust: releasetest.Trust(w.t), URL: w.siteURL + "/" + version}
 	opts.Manifest, opts.Signature = releasetest.Publish(w.t, w.site, version, program, change...)
 	_, err := w.plane.Releases.Offer(w.t.Context(), opts)
 	require.NoError(w.t, err)

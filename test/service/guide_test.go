@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -51,7 +51,7 @@ func setUp(t *testing.T, suite, logs string) *guided {
 	kubectl := env.Cluster.KubectlCommand(t.Context()).Path
 	g := &guided{
 		server: boot(t, suite, logs, kubectl+":/opt/kubernetes", unpacked(t, programs.Agent)+":"+release),
-		plane:  p, guide: agentGuide, steps: readGuide(t, agentGuide), token: p.Token(t, operators.TokenOptions{TTL: time.Hour, Uses: 1}),
+		plane:  p, guide: agentGuide, steps: readGuide(t, agentGuide), token: p.Token(t, administration.TokenOptions{TTL: time.Hour, Uses: 1}),
 		edit: "EDITOR=sed -i -e s#https://cp.example.com:8443#" + p.URL() + "# -e s#127.0.0.1:8080#127.0.0.1:0#",
 	}
 	require.NoError(t, g.WriteFile("/usr/local/bin/kubectl", []byte("#!/bin/sh\nexec /opt/kubernetes kubectl \"$@\"\n"), 0o755))

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
@@ -33,7 +33,7 @@ func (g *guided) updates(t *testing.T, id string, pid func() string, restart str
 
 	next, err := programs.Agent.At("v1.1.0").Build(t.Context())
 	require.NoError(t, err)
-	offer := operators.ReleaseOptions{Trust: releasetest.Trust(t), URL: url + "/v1.1.0"}
+	offer := administration.ReleaseOptions{Trust: releasetest.Trust(t), URL: url + "/v1.1.0"}
 	offer.Manifest, offer.Signature = releasetest.Publish(t, site, "v1.1.0", next)
 	_, err = g.plane.Releases.Offer(t.Context(), offer)
 	require.NoError(t, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 )
 
 func newComponentList() *cobra.Command {
@@ -27,7 +27,7 @@ func newComponentList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			states, err := components.States(cmd.Context(), i.Client, health.New(i.Config, diagnose.DefaultStabilization))
+			states, err := components.States(cmd.Context(), i.Client, workloadhealth.New(i.Config, diagnose.DefaultStabilization))
 			if err != nil {
 				return err
 			}

@@ -27,8 +27,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/dashboard"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 )
 
 // The bounds of what is read of a report, and of why there is none, in bytes.
@@ -53,7 +53,7 @@ func (c *dashboardChecks) components(ctx context.Context) ([]components.Status, 
 	if err != nil {
 		return nil, err
 	}
-	states, err := components.States(ctx, i.Client, health.New(i.Config, diagnose.DefaultStabilization))
+	states, err := components.States(ctx, i.Client, workloadhealth.New(i.Config, diagnose.DefaultStabilization))
 	return components.Statuses(cluster, states), err
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/castore"
 )
 
 func newCA(a *app) *cobra.Command {
@@ -34,7 +34,7 @@ backups of the database.`,
 			if file == "" {
 				return cli.Usage(errors.New("-o is missing: the file to write, for example -o ./ca-key"))
 			}
-			if err := authority.MakeKey(file); err != nil {
+			if err := castore.MakeKey(file); err != nil {
 				return err
 			}
 			a.say("%s holds a new key. Next: pipeops-controlplane serve --ca-key-file %s, with --database or --database-file", file, file)

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 )
 
 func newCAGet(a *app) *cobra.Command {
@@ -40,7 +40,7 @@ func newCAGet(a *app) *cobra.Command {
 	return cmd
 }
 
-func caTable(w io.Writer, status operators.CAStatus) {
+func caTable(w io.Writer, status administration.CAStatus) {
 	cli.Row(w, "CA", "ROLE", "FROM", "UNTIL", "FINGERPRINT")
 	for _, c := range status.CAs {
 		cli.Row(w, c.Name, c.Role, cli.Time(c.NotBefore), cli.Time(c.NotAfter), c.Fingerprint)
@@ -48,7 +48,7 @@ func caTable(w io.Writer, status operators.CAStatus) {
 }
 
 // sayCA prints the next step, and who is not ready for it.
-func (a *app) sayCA(status operators.CAStatus) {
+func (a *app) sayCA(status administration.CAStatus) {
 	for _, w := range status.Warnings {
 		a.say("Warning: %s", w)
 	}
@@ -73,7 +73,7 @@ func stepAfter(stage ca.Stage) ca.Step {
 	return ca.Sign
 }
 
-func (a *app) sayNotReady(list []operators.Dependant) {
+func (a *app) sayNotReady(list []administration.Dependant) {
 	for _, d := range list {
 		who := d.Kind + " " + d.Name
 		if d.ID != "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 )
 
 func newCARoot(a *app) *cobra.Command {
@@ -41,7 +41,7 @@ the control plane that were made before: they have the key, too.`,
 			if !yes {
 				return cli.Usage(errors.New("--yes is missing: the command removes the root CA's key from the control plane"))
 			}
-			return a.rescue(cmd, func(ctx context.Context, admin *operators.Admin) error {
+			return a.rescue(cmd, func(ctx context.Context, admin *administration.Admin) error {
 				status, err := admin.CA.ExportRoot(ctx, args[0])
 				if err != nil {
 					return err
@@ -67,7 +67,7 @@ Export the key again when you are done. After ca rotate start the export has two
 		Example: "  pipeops-controlplane ca root import root-ca.pem",
 		Args:    cli.ExactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.rescue(cmd, func(ctx context.Context, admin *operators.Admin) error {
+			return a.rescue(cmd, func(ctx context.Context, admin *administration.Admin) error {
 				status, renewed, err := admin.CA.ImportRoot(ctx, args[0])
 				if err != nil {
 					return err

@@ -6,9 +6,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -35,7 +35,7 @@ directory.`
 }
 
 func newCAStep(a *app, step ca.Step, short, long string, waits bool) *cobra.Command {
-	var opts operators.RotateOptions
+	var opts administration.RotateOptions
 	cmd := &cobra.Command{
 		Use:     string(step),
 		Short:   short,
@@ -55,7 +55,7 @@ func newCAStep(a *app, step ca.Step, short, long string, waits bool) *cobra.Comm
 	return cmd
 }
 
-func (a *app) rotate(ctx context.Context, admin operatorapi.Target, step ca.Step, opts operators.RotateOptions) error {
+func (a *app) rotate(ctx context.Context, admin operatorapi.Target, step ca.Step, opts administration.RotateOptions) error {
 	in := operatorapi.RotateCAInput{Step: step, Body: operatorapi.RotateCABody{Force: opts.Force}}
 	in.DryRun = opts.DryRun
 	after, err := operatorapi.RotateCA.Do(ctx, admin, in)

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 )
 
 func newCertificate(a *app) *cobra.Command {
@@ -20,7 +20,7 @@ func newCertificate(a *app) *cobra.Command {
 func newCertificateList(a *app) *cobra.Command {
 	var (
 		out  cli.Output
-		want operators.IssuedOptions
+		want administration.IssuedOptions
 	)
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -64,7 +64,7 @@ agents. There is one every few minutes; --kind controlplane lists them.`,
 	return cmd
 }
 
-func issuedTable(w io.Writer, list []operators.IssuedCertificate) {
+func issuedTable(w io.Writer, list []administration.IssuedCertificate) {
 	cli.Row(w, "ISSUED", "KIND", "NAME", "SERIAL", "UNTIL", "REASON")
 	for _, c := range list {
 		name := c.Name

@@ -8,14 +8,14 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/contextfile"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 )
 
 func newContext(a *app) *cobra.Command {
 	shared := contextfile.Commands{
 		Kind: contextfile.Operator, Named: a.operator.Context, Say: a.say, Missing: func(err error) error { return err },
 		Holder: func(path string) (name, controlPlane string, err error) {
-			c, err := operators.LoadCredentials(path)
+			c, err := administration.LoadCredentials(path)
 			return c.Operator, c.ControlPlane, err
 		},
 	}
@@ -40,7 +40,7 @@ func (a *app) setContext(name string) error {
 	if given == "" {
 		return cli.Usage(errors.New("nothing to set: give --credentials FILE"))
 	}
-	creds, err := operators.LoadCredentials(given)
+	creds, err := administration.LoadCredentials(given)
 	if err != nil {
 		return cli.Usage(err)
 	}

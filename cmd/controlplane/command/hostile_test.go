@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
@@ -46,7 +46,7 @@ func TestOutput_HidesControlCharacters(t *testing.T) {
 	const text = "x\x1b[2K\u009b\u202e\u2028\xff"
 	var agent announce.Agent
 	var waiting operatorapi.Registration
-	var dependant operators.Dependant
+	var dependant administration.Dependant
 	fill(reflect.ValueOf(&agent).Elem(), text)
 	fill(reflect.ValueOf(&waiting).Elem(), text)
 	fill(reflect.ValueOf(&dependant).Elem(), text)
@@ -54,7 +54,7 @@ func TestOutput_HidesControlCharacters(t *testing.T) {
 	waitingTable(&screen, []operatorapi.Registration{waiting})
 	cloneTable(&screen, []announce.Agent{agent})
 	a := &app{streams: streams{out: &screen, err: &screen}}
-	a.sayNotReady([]operators.Dependant{dependant})
+	a.sayNotReady([]administration.Dependant{dependant})
 	a.say("agent %s (%s) has %s", agent.Name, agent.ID, cli.Labels(agent.Labels))
 	for _, format := range []string{"json", "yaml"} {
 		out := cli.Output{Format: format}

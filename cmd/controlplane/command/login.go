@@ -9,7 +9,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/contextfile"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 )
 
 // maxCredentials is more than a credentials file has.
@@ -47,15 +47,15 @@ $XDG_CONFIG_HOME or your system's own, such as ~/.config. Only you can read the 
 	}
 }
 
-func readCredentials(path string, in io.Reader) (operators.Credentials, error) {
+func readCredentials(path string, in io.Reader) (administration.Credentials, error) {
 	if path != "-" {
-		return operators.LoadCredentials(path)
+		return administration.LoadCredentials(path)
 	}
 	text, err := io.ReadAll(io.LimitReader(in, maxCredentials))
 	if err != nil {
-		return operators.Credentials{}, err
+		return administration.Credentials{}, err
 	}
-	c, err := operators.ParseCredentials(text)
+	c, err := administration.ParseCredentials(text)
 	if err != nil {
 		return c, fmt.Errorf("credentials on standard input: %w", err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
@@ -40,7 +40,7 @@ func newOfferList(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) releaseTable(w io.Writer, releases []operators.Offered) {
+func (a *app) releaseTable(w io.Writer, releases []administration.Offered) {
 	cli.Row(w, "ID", "VERSION", "OFFERED", "EXPIRES", "TO", "TAKEN", "FAILED", "URL")
 	for _, r := range releases {
 		p := r.Progress

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 )
 
 // operatorCreate is the subcommand that makes an operator's credentials.
@@ -41,8 +41,8 @@ its CA, and a certificate with its key. Keep the file like a password.
 			if c.file == "" {
 				return cli.Usage(fmt.Errorf("-o is missing: the file to write, for example -o %s.json", args[0]))
 			}
-			if !slices.Contains(operators.Roles, c.role) {
-				return cli.Usage(fmt.Errorf("--role: unknown role %q; use %s", c.role, strings.Join(operators.Roles, ", ")))
+			if !slices.Contains(administration.Roles, c.role) {
+				return cli.Usage(fmt.Errorf("--role: unknown role %q; use %s", c.role, strings.Join(administration.Roles, ", ")))
 			}
 			if err := fileIsFree(c.file, c.force); err != nil {
 				return err
@@ -52,8 +52,8 @@ its CA, and a certificate with its key. Keep the file like a password.
 	}
 	f := cmd.Flags()
 	f.StringVarP(&c.file, "output", "o", "", "file to write, or - for standard output")
-	f.StringVar(&c.role, "role", operators.RoleViewer, "what the operator may do: "+strings.Join(operators.Roles, ", "))
-	f.DurationVar(&c.ttl, "ttl", operators.DefaultOperatorTTL, "lifetime of the certificate, at most 8760h, which is a year")
+	f.StringVar(&c.role, "role", administration.RoleViewer, "what the operator may do: "+strings.Join(administration.Roles, ", "))
+	f.DurationVar(&c.ttl, "ttl", administration.DefaultOperatorTTL, "lifetime of the certificate, at most 8760h, which is a year")
 	f.BoolVar(&c.force, "force", false, "replace the file, and the credentials and role of an existing operator")
 	_ = cmd.MarkFlagFilename("output", "json")
 	return cmd

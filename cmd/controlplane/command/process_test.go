@@ -24,18 +24,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // register registers a cluster as an agent would, with its own token.
 func register(ctx context.Context, data datadir.Data, api, name string) error {
-	admin, err := operators.Open(ctx, data, nil)
+	admin, err := administration.Open(ctx, data, nil)
 	if err != nil {
 		return err
 	}
-	token, _, err := admin.Tokens.Create(ctx, operators.TokenOptions{Name: "for " + name, Uses: 1, TTL: time.Hour})
+	token, _, err := admin.Tokens.Create(ctx, administration.TokenOptions{Name: "for " + name, Uses: 1, TTL: time.Hour})
 	if err = errors.Join(err, admin.Close()); err != nil {
 		return err
 	}

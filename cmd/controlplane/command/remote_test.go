@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
@@ -35,9 +35,9 @@ func servingData(t *testing.T) (data datadir.Data, api string) {
 // TestCredentials_RenewedByCommand renews due credentials in their file, through a symbolic link.
 func TestCredentials_RenewedByCommand(t *testing.T) {
 	data, _ := servingData(t)
-	admin, err := operators.Open(t.Context(), data, func() time.Time { return time.Now().Add(-50 * time.Minute) })
+	admin, err := administration.Open(t.Context(), data, func() time.Time { return time.Now().Add(-50 * time.Minute) })
 	require.NoError(t, err)
-	made, err := admin.Operators.Create(t.Context(), operators.OperatorOptions{Name: "alice", Role: operators.RoleViewer, TTL: time.Hour})
+	made, err := admin.Operators.Create(t.Context(), administration.OperatorOptions{Name: "alice", Role: administration.RoleViewer, TTL: time.Hour})
 	require.NoError(t, errors.Join(err, admin.Close()))
 	kept := t.TempDir()
 	file, link := filepath.Join(kept, "alice.json"), filepath.Join(t.TempDir(), "link.json")
@@ -49,7 +49,7 @@ func TestCredentials_RenewedByCommand(t *testing.T) {
 		return complaints.String()
 	}
 	assert.NotContains(t, run(), "warning")
-	renewed, err := operators.LoadCredentials(file)
+	renewed, err := administration.LoadCredentials(file)
 	require.NoError(t, err)
 	assert.NotEqual(t, made.Certificate, renewed.Certificate)
 	assert.Equal(t, made.Key, renewed.Key)
@@ -57,7 +57,7 @@ func TestCredentials_RenewedByCommand(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotZero(t, info.Mode()&os.ModeSymlink, "the link stays one")
 	run()
-	again, err := operators.LoadCredentials(file)
+	again, err := administration.LoadCredentials(file)
 	require.NoError(t, err)
 	assert.Equal(t, renewed.Certificate, again.Certificate, "not due")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/cmd/controlplane/serve"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/contextfile"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 )
 
 // Exit codes.
@@ -26,7 +26,7 @@ type app struct {
 	streams
 	data     flags.Data
 	operator flags.Operator
-	settings operators.Settings // of what a command does in the data directory itself
+	settings administration.Settings // of what a command does in the data directory itself
 }
 
 func execute(ctx context.Context, args []string, s streams) int {

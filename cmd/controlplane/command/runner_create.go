@@ -12,8 +12,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/controlplane/flags"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
@@ -84,7 +84,7 @@ accounts of their own: see --broker-url-file.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&c.file, "output", "o", "", "file to write, or - for standard output")
-	f.DurationVar(&c.ttl, "ttl", operators.DefaultRunnerTTL, "lifetime of each certificate, which the Runner renews by itself")
+	f.DurationVar(&c.ttl, "ttl", administration.DefaultRunnerTTL, "lifetime of each certificate, which the Runner renews by itself")
 	f.BoolVar(&c.force, "force", false, "replace the file, and the credentials of an existing Runner")
 	c.add(f)
 	_ = cmd.MarkFlagFilename("output", "json")

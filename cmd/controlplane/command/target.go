@@ -10,9 +10,9 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/controlplane/flags"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 )
 
 // work is what a command does by the operator API.
@@ -23,7 +23,7 @@ type work func(ctx context.Context, admin operatorapi.Target) error
 // which has to exist.
 func (a *app) admin(cmd *cobra.Command, do work) error {
 	if a.operator.Offline() {
-		return a.offline(cmd, operators.Open, do)
+		return a.offline(cmd, administration.Open, do)
 	}
 	return a.online(cmd, do)
 }
@@ -36,9 +36,9 @@ func (a *app) firstAdmin(cmd *cobra.Command, do work) error {
 	}
 	dir := datadir.Data{Dir: a.data.Dir}
 	if dir.Made() {
-		return a.offline(cmd, operators.Make, do)
+		return a.offline(cmd, administration.Make, do)
 	}
-	return a.offline(cmd, operators.Make, func(ctx context.Context, admin operatorapi.Target) error {
+	return a.offline(cmd, administration.Make, func(ctx context.Context, admin operatorapi.Target) error {
 		has := "a database and a CA"
 		if dir.Elsewhere() {
 			has = "a CA"
@@ -64,7 +64,7 @@ func (a *app) online(cmd *cobra.Command, do work) error {
 
 // remotely calls the operator API with credentials.
 func (a *app) remotely(ctx context.Context, file string, do work) error {
-	credentials, err := operators.LoadCredentials(file)
+	credentials, err := administration.LoadCredentials(file)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (a *app) remotely(ctx context.Context, file string, do work) error {
 		return err
 	}
 	client.Renewing(operatorapi.Renewal{
-		Save: func(renewed operators.Credentials) error { return renewed.Replace(file) },
+		Save: func(renewed administration.Credentials) error { return renewed.Replace(file) },
 		Note: func(err error) { a.say("warning: %v", err) },
 	})
 	return errors.Join(do(ctx, client), client.Close())
@@ -94,7 +94,7 @@ func (a *app) here(ctx context.Context, do work) error {
 }
 
 // opens is how a command opens the data directory.
-type opens func(context.Context, datadir.Data, func() time.Time) (*operators.Admin, error)
+type opens func(context.Context, datadir.Data, func() time.Time) (*administration.Admin, error)
 
 // offline works on the data in this process, as serve would, and says so.
 func (a *app) offline(cmd *cobra.Command, open opens, do work) error {
@@ -102,7 +102,7 @@ func (a *app) offline(cmd *cobra.Command, open opens, do work) error {
 		return cli.Usage(errors.New("--offline: works on the data directory itself; leave out --credentials and --context, or --offline"))
 	}
 	a.say("offline: working on the data directory %s itself", a.data.Dir)
-	return a.open(cmd, open, func(ctx context.Context, admin *operators.Admin) error {
+	return a.open(cmd, open, func(ctx context.Context, admin *administration.Admin) error {
 		log := zerolog.New(zerolog.ConsoleWriter{Out: a.err, NoColor: true}).Level(zerolog.WarnLevel)
 		local := operatorapi.NewLocal(admin.With(a.settings), log) //nolint:contextcheck // its audit log is written until Close
 		return errors.Join(do(ctx, local), local.Close())
@@ -110,16 +110,16 @@ func (a *app) offline(cmd *cobra.Command, open opens, do work) error {
 }
 
 // rescue opens the data directory for a command that needs no control plane.
-func (a *app) rescue(cmd *cobra.Command, do func(ctx context.Context, admin *operators.Admin) error) error {
+func (a *app) rescue(cmd *cobra.Command, do func(ctx context.Context, admin *administration.Admin) error) error {
 	if a.operator.Given() {
 		return cli.Usage(errors.New("--credentials and --context: this command works on the data directory alone; run it on the control plane's machine"))
 	}
-	return a.open(cmd, operators.Open, func(ctx context.Context, admin *operators.Admin) error {
+	return a.open(cmd, administration.Open, func(ctx context.Context, admin *administration.Admin) error {
 		return errors.Join(do(ctx, admin), admin.Close())
 	})
 }
 
-func (a *app) open(cmd *cobra.Command, open opens, do func(ctx context.Context, admin *operators.Admin) error) error {
+func (a *app) open(cmd *cobra.Command, open opens, do func(ctx context.Context, admin *administration.Admin) error) error {
 	data, err := a.data.Read()
 	if err != nil {
 		return err

@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 )
 
 func newTokenCreate(a *app) *cobra.Command {
-	var opts operators.TokenOptions
+	var opts administration.TokenOptions
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "create",
@@ -56,7 +56,7 @@ its key. The agent's log shows the same fingerprint.`,
 // installer is where the newest install.sh is.
 const installer = "https://github.com/pipeops/pipeops-vm-agent/releases/latest/download/install.sh"
 
-func (a *app) createToken(ctx context.Context, admin operatorapi.Target, opts operators.TokenOptions, out cli.Output) error {
+func (a *app) createToken(ctx context.Context, admin operatorapi.Target, opts administration.TokenOptions, out cli.Output) error {
 	token, err := operatorapi.CreateToken.Do(ctx, admin, operatorapi.CreateTokenInput{Body: operatorapi.CreateTokenBody{
 		Name: opts.Name, Labels: opts.Labels, Uses: opts.Uses, TTL: operatorapi.Duration(opts.TTL), Approve: opts.Approve,
 	}})

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
@@ -69,7 +69,7 @@ func (r *ready) serverVersion(cmd *cobra.Command) (url, number string, err error
 	}
 	var cfg *tls.Config
 	if file != "" {
-		credentials, err := operators.LoadCredentials(file)
+		credentials, err := administration.LoadCredentials(file)
 		if err != nil {
 			return "", "", err
 		}

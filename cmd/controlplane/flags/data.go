@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/castore"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
@@ -97,5 +97,5 @@ func (d *Data) CAKey() (ca.Key, error) {
 	if d.CAKeyFile == "" {
 		return ca.Key{}, nil
 	}
-	return authority.ReadKey(d.CAKeyFile)
+	return castore.ReadKey(d.CAKeyFile)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/cmd/controlplane/flags"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/castore"
 	"github.com/pipeops/pipeops-vm-agent/internal/tracing"
 )
 
@@ -59,7 +59,7 @@ func (s *gatewayProcess) run(ctx context.Context) error {
 	var noDatabase, noKey error
 	s.cfg.Database, noDatabase = s.Data.Database()
 	if s.keyFile != "" {
-		s.cfg.Key, noKey = authority.ReadKey(s.keyFile)
+		s.cfg.Key, noKey = castore.ReadKey(s.keyFile)
 	}
 	if s.Data.CAKeyFile != "" {
 		noKey = errors.Join(noKey, errors.New("--ca-key-file: a gateway must not have the CA's key; give --link-key-file"))

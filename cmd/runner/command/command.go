@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 )
 
 // Build is what the linker stamped into the program.
@@ -30,7 +30,7 @@ func Main(b Build) int {
 	defer stop()
 	// The first signal ends the command in order, the second at once.
 	context.AfterFunc(ctx, stop)
-	return execute(ctx, os.Args[1:], base.Streams{
+	return execute(ctx, os.Args[1:], cmdutil.Streams{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())), Screen: term.IsTerminal(int(os.Stdout.Fd())),
 	})

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/apps"
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
@@ -38,7 +38,7 @@ func (w *world) start(t *testing.T, terminal bool, stdin string, args ...string)
 	t.Cleanup(cancel)
 	args = append([]string{"--credentials", w.credentials}, args...)
 	go func() {
-		r.code <- execute(ctx, args, base.Streams{In: strings.NewReader(stdin), Out: &r.out, Err: &r.err, Terminal: terminal})
+		r.code <- execute(ctx, args, cmdutil.Streams{In: strings.NewReader(stdin), Out: &r.out, Err: &r.err, Terminal: terminal})
 	}()
 	return r
 }
@@ -69,11 +69,11 @@ func TestCommand_RequestsOneAgent(t *testing.T) {
 	for _, agent := range []string{"shop", runnertest.AgentID} {
 		for _, command := range [][]string{{"cluster"}, {"apps"}, {"timeline"}, {"kubeconfig"}} {
 			code, _, stderr := w.run(t, append(command, agent)...)
-			require.Equal(t, base.ExitOK, code, stderr)
+			require.Equal(t, cmdutil.ExitOK, code, stderr)
 		}
 	}
 	code, _, stderr := w.run(t, "apps", "nobody")
-	assert.Equal(t, base.ExitNotFound, code)
+	assert.Equal(t, cmdutil.ExitNotFound, code)
 	assert.Contains(t, stderr, "fix: did you mean")
 	assert.Zero(t, w.lists.Load())
 }
@@ -84,7 +84,7 @@ func TestDeploy_ProgressOnTerminal(t *testing.T) {
 	r := w.start(t, true, "", "deploy", "shop", "web", "--image", "slow")
 	r.sees(t, "Progressing")
 	w.agent.Backend.Finish(runnerapi.Key{Namespace: "production", Name: "web"})
-	assert.Equal(t, base.ExitOK, r.ended(t), r.err.String())
+	assert.Equal(t, cmdutil.ExitOK, r.ended(t), r.err.String())
 	assert.Contains(t, r.err.String(), "\r\x1b[K")
 	assert.NotContains(t, r.err.String(), "\n", "nothing of the progress stays")
 	assert.Contains(t, r.out.String(), "Healthy")
@@ -106,7 +106,7 @@ func TestSlowCall_IsReported(t *testing.T) {
 	told := regexp.MustCompile(`waiting for agent shop: list-secrets, [1-9][0-9]*s`)
 	await.Until(t, "it is told twice", func() bool { return len(told.FindAllString(r.err.String(), -1)) >= 2 })
 	close(released)
-	assert.Equal(t, base.ExitOK, r.ended(t), r.err.String())
+	assert.Equal(t, cmdutil.ExitOK, r.ended(t), r.err.String())
 	lines := told.Split(r.err.String(), -1)
 	assert.Equal(t, "\r\x1b[Kthere are none in namespace production; -n names another, -A all\n", lines[len(lines)-1], "nothing of it stays")
 }
@@ -117,7 +117,7 @@ func TestDeploy_Interrupted(t *testing.T) {
 	r := w.start(t, false, "", "deploy", "shop", "web", "--image", "slow")
 	r.sees(t, "Progressing")
 	r.cancel()
-	assert.Equal(t, base.ExitInterrupted, r.ended(t))
+	assert.Equal(t, cmdutil.ExitInterrupted, r.ended(t))
 	assert.Contains(t, r.err.String(), "the rollout of production/web continues in the cluster")
 	assert.Contains(t, r.err.String(), "pipeops-runner status shop web -n production --wait")
 }
@@ -140,12 +140,12 @@ func TestSuperseded(t *testing.T) {
 			first := w.start(t, false, "", run...)
 			first.sees(t, under)
 			second := w.start(t, false, "", later...)
-			assert.Equal(t, base.ExitSuperseded, first.ended(t))
+			assert.Equal(t, cmdutil.ExitSuperseded, first.ended(t))
 			assert.Contains(t, first.err.String(), "superseded")
 			assert.Contains(t, first.err.String(), strings.TrimSpace("pipeops-runner "+kind)+" status shop web -n production --wait")
 			second.sees(t, under)
 			w.agent.Backend.Finish(runnerapi.Key{Namespace: "production", Name: "web"})
-			assert.Equal(t, base.ExitOK, second.ended(t), second.err.String())
+			assert.Equal(t, cmdutil.ExitOK, second.ended(t), second.err.String())
 		})
 	}
 }
@@ -163,12 +163,12 @@ func TestDelete_WaitsForPods(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			code, _, errs := w.run(t, test.make...)
-			require.Equal(t, base.ExitOK, code, errs)
+			require.Equal(t, cmdutil.ExitOK, code, errs)
 			r := w.start(t, false, "", test.remove...)
 			r.sees(t, what+" production/web is being deleted; waits for pod web-0 to stop")
 			assert.NotContains(t, r.err.String(), "deleted: "+what)
 			require.NoError(t, w.agent.Backend.Apps().Delete(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.WriteOptions{}))
-			assert.Equal(t, base.ExitOK, r.ended(t), r.err.String())
+			assert.Equal(t, cmdutil.ExitOK, r.ended(t), r.err.String())
 			assert.Contains(t, r.err.String(), "deleted: "+what+" production/web")
 		})
 	}
@@ -182,7 +182,7 @@ func TestDeploy_AgentRestarts(t *testing.T) {
 	w.agent.Stop()
 	w.agent.Backend.Finish(runnerapi.Key{Namespace: "production", Name: "web"})
 	w.agent.Start()
-	assert.Equal(t, base.ExitOK, r.ended(t), r.err.String())
+	assert.Equal(t, cmdutil.ExitOK, r.ended(t), r.err.String())
 	deploys := 0
 	for _, call := range w.agent.Backend.Calls() {
 		if call.Verb == "Apps.Deploy" {
@@ -196,22 +196,22 @@ func TestLogs_FollowUntilInterrupted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	code, _, stderr := w.run(t, "deploy", "shop", "web", "--image", "a")
-	require.Equal(t, base.ExitOK, code, stderr)
+	require.Equal(t, cmdutil.ExitOK, code, stderr)
 	r := w.start(t, false, "", "logs", "shop", "web", "-f")
 	w.agent.Backend.Log(runnerapi.LogLine{Time: time.Now(), Pod: "web-1", Line: "hello"})
 	r.sees(t, "hello")
 	r.cancel()
-	assert.Equal(t, base.ExitOK, r.ended(t), r.err.String())
+	assert.Equal(t, cmdutil.ExitOK, r.ended(t), r.err.String())
 }
 
 func TestNamespaceDelete_AsksOnTerminal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.start(t, true, "no\n", "namespace", "delete", "shop", "production")
-	assert.Equal(t, base.ExitFailure, r.ended(t))
+	assert.Equal(t, cmdutil.ExitFailure, r.ended(t))
 	assert.Contains(t, r.err.String(), "nothing was deleted")
 	r = w.start(t, true, "production\n", "namespace", "delete", "shop", "production")
-	assert.Equal(t, base.ExitOK, r.ended(t), r.err.String())
+	assert.Equal(t, cmdutil.ExitOK, r.ended(t), r.err.String())
 }
 
 // TestAgentsWatch_NoBroker, and then with one that is unreachable.
@@ -221,14 +221,14 @@ func TestAgentsWatch_NoBroker(t *testing.T) {
 	r := w.start(t, false, "", "agents", "--watch")
 	r.sees(t, "shop (a1)  online")
 	r.cancel()
-	assert.Equal(t, base.ExitOK, r.ended(t))
+	assert.Equal(t, cmdutil.ExitOK, r.ended(t))
 	assert.Contains(t, r.err.String(), "the credentials name no broker")
 	w.creds.Broker.URL = "amqp://nobody:secret@127.0.0.1:1/"
 	require.NoError(t, w.creds.Write(w.credentials))
 	r = w.start(t, false, "", "agents", "--watch", "--aside", "-o", "json")
 	r.sees(t, `"initial":true`)
 	r.cancel()
-	assert.Equal(t, base.ExitOK, r.ended(t))
+	assert.Equal(t, cmdutil.ExitOK, r.ended(t))
 	assert.NotContains(t, r.err.String(), "secret")
 }
 
@@ -250,7 +250,7 @@ func TestCredentials_Refused(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "runner.json")
 			require.NoError(t, creds.Write(file))
 			code, _, stderr := w.run(t, "agents", "--credentials", file)
-			assert.Equal(t, base.ExitRefused, code, stderr)
+			assert.Equal(t, cmdutil.ExitRefused, code, stderr)
 			assert.Contains(t, stderr, "pipeops-controlplane runner create", stderr)
 		})
 	}
@@ -269,11 +269,11 @@ func TestProxy_AllConnections(t *testing.T) {
 	require.NoError(t, w.creds.Write(w.credentials))
 	t.Setenv("HTTPS_PROXY", via.URL("me:secret"))
 	code, stdout, stderr := w.run(t, "cluster", "shop")
-	assert.Equal(t, base.ExitOK, code, stdout+stderr)
+	assert.Equal(t, cmdutil.ExitOK, code, stdout+stderr)
 	assert.Equal(t, []string{api, edge}, via.Asked())
 	t.Setenv("HTTPS_PROXY", via.URL("me:canary"))
 	code, _, stderr = w.run(t, "agents")
-	assert.Equal(t, base.ExitUnreachable, code)
+	assert.Equal(t, cmdutil.ExitUnreachable, code)
 	assert.Contains(t, stderr, "the proxy http://me:xxxxx@"+via.Address()+` in HTTPS_PROXY: it does not accept the password of the user "me" (407`)
 	assert.Contains(t, stderr, "fix: correct the user and the password in HTTPS_PROXY")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -36,7 +36,7 @@ func TestCopy_Interrupted(t *testing.T) {
 	r := w.start(t, true, "", "cp", "shop", "web:"+there+"/d", here, "--max-size", "2Ti")
 	r.sees(t, "/s)")
 	r.cancel()
-	assert.Equal(t, base.ExitInterrupted, r.ended(t))
+	assert.Equal(t, cmdutil.ExitInterrupted, r.ended(t))
 	assert.Regexp(t, `interrupted; copied before: [01] files?`, r.err.String())
 	_, err = os.Stat(here + "/d/z")
 	require.ErrorIs(t, err, fs.ErrNotExist, "half a file does not appear")
@@ -52,7 +52,7 @@ func TestCopy_InInterrupted(t *testing.T) {
 	r := w.start(t, true, "", "cp", "shop", here+"/big", "web:"+there+"/big")
 	r.sees(t, "/s)")
 	r.cancel()
-	assert.Equal(t, base.ExitInterrupted, r.ended(t))
+	assert.Equal(t, cmdutil.ExitInterrupted, r.ended(t))
 	assert.Contains(t, r.err.String(), "were sent; the last file may be incomplete")
 	await.Until(t, "tar has ended", func() bool { return w.agent.Backend.Inside() == 0 })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -98,7 +98,7 @@ func TestScripts(t *testing.T) {
 				Files:               []string{file},
 				RequireExplicitExec: true, RequireUniqueNames: true,
 				Setup: func(env *testscript.Env) error {
-					env.Setenv(base.EnvCredentials, w.credentials)
+					env.Setenv(cmdutil.EnvCredentials, w.credentials)
 					// The race detector has each process wait a second at its end, for stragglers.
 					env.Setenv("GORACE", "atexit_sleep_ms=0")
 					return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
@@ -23,7 +23,7 @@ func withWeb(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
 	code, _, stderr := w.run(t, "deploy", "shop", "web", "--image", "a")
-	require.Equal(t, base.ExitOK, code, stderr)
+	require.Equal(t, cmdutil.ExitOK, code, stderr)
 	return w
 }
 
@@ -51,7 +51,7 @@ func TestPortForward_UntilInterrupted(t *testing.T) {
 	require.NoError(t, conn.Close())
 	r.sees(t, "nothing listens on port 81")
 	r.cancel()
-	assert.Equal(t, base.ExitOK, r.ended(t))
+	assert.Equal(t, cmdutil.ExitOK, r.ended(t))
 	_, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", addresses[0][1])
 	require.Error(t, err, "it listens no more")
 }
@@ -67,12 +67,12 @@ func TestPortForward_Refused(t *testing.T) {
 		return nil
 	}
 	code, _, stderr := w.run(t, "deploy", "shop", "web", "--image", "a")
-	require.Equal(t, base.ExitOK, code, stderr)
+	require.Equal(t, cmdutil.ExitOK, code, stderr)
 	r := w.start(t, false, "", "port-forward", "shop", "web", ":7")
 	r.sees(t, "goes to port 7")
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listens.FindStringSubmatch(r.err.String())[1])
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
-	assert.Equal(t, base.ExitRefused, r.ended(t), r.err.String())
+	assert.Equal(t, cmdutil.ExitRefused, r.ended(t), r.err.String())
 	assert.Contains(t, r.err.String(), "production/web: no rule allows it\n  fix: ask the owner\n  code: PO-3001 policy_denied")
 }

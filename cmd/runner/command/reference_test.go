@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/sources"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/scripts/reference/clidoc"
@@ -21,16 +21,16 @@ var update = flag.Bool("update", false, "regenerate docs/reference/runner-cli.md
 
 func TestReference_UpToDate(t *testing.T) {
 	reference := clidoc.Reference{File: "../../../docs/reference/runner-cli.md", Made: "go generate ./cmd/runner", Run: true}
-	check.Check(t, reference, newRoot(&base.CLI{}), *update)
+	check.Check(t, reference, newRoot(&cmdutil.CLI{}), *update)
 }
 
 // TestVerbs: a command of a noun has a verb of the table.
 func TestVerbs(t *testing.T) {
-	assert.Greater(t, check.CheckVerbs(t, "../../../docs/reference/commands.md", newRoot(&base.CLI{})), 30)
+	assert.Greater(t, check.CheckVerbs(t, "../../../docs/reference/commands.md", newRoot(&cmdutil.CLI{})), 30)
 }
 
 func TestHelp_HasExample(t *testing.T) {
-	clidoc.Walk(newRoot(&base.CLI{}), func(cmd *cobra.Command) {
+	clidoc.Walk(newRoot(&cmdutil.CLI{}), func(cmd *cobra.Command) {
 		if !cmd.HasSubCommands() {
 			assert.NotEmpty(t, cmd.Example, cmd.CommandPath())
 		}
@@ -40,7 +40,7 @@ func TestHelp_HasExample(t *testing.T) {
 
 // TestWrites_HaveDryRunAndKey: --dry-run and --idempotency-key.
 func TestWrites_HaveDryRunAndKey(t *testing.T) {
-	root := newRoot(&base.CLI{})
+	root := newRoot(&cmdutil.CLI{})
 	seen := 0
 	for _, call := range runnerapi.Calls() {
 		if call.Method == http.MethodGet || call.Command == "" {
@@ -58,7 +58,7 @@ func TestWrites_HaveDryRunAndKey(t *testing.T) {
 
 // TestSource_FlagsOfFields: errors about a field name a flag that exists.
 func TestSource_FlagsOfFields(t *testing.T) {
-	cmd, _, err := sources.NewSource(&base.CLI{}).Find([]string{"set"})
+	cmd, _, err := sources.NewSource(&cmdutil.CLI{}).Find([]string{"set"})
 	require.NoError(t, err)
 	for field, flags := range sources.FlagOf {
 		for flag := range strings.SplitSeq(flags, ", ") {

@@ -9,8 +9,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/access"
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/agents"
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/apps"
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cluster"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/config"
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/contexts"
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/jobs"
@@ -24,8 +24,8 @@ import (
 )
 
 // execute runs one command line and returns its exit code.
-func execute(ctx context.Context, args []string, s base.Streams) int {
-	a := &base.CLI{Streams: s, Version: version}
+func execute(ctx context.Context, args []string, s cmdutil.Streams) int {
+	a := &cmdutil.CLI{Streams: s, Version: version}
 	root := newRoot(a) //nolint:contextcheck // commands get it from ExecuteContext
 	root.SetArgs(args)
 	root.SetIn(s.In)
@@ -43,24 +43,24 @@ func execute(ctx context.Context, args []string, s base.Streams) int {
 	return a.Exit(ctx, cmd.CommandPath(), err)
 }
 
-func newRoot(a *base.CLI) *cobra.Command {
+func newRoot(a *cmdutil.CLI) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pipeops-runner",
 		Short: "Deploy to clusters that agents have connected",
 		Long: `pipeops-runner deploys to any cluster whose agent has connected to the control plane, and manages
 what runs there.
 
-AGENT is an agent's name or its ID. If you leave it out, ` + base.EnvAgent + ` or the context
+AGENT is an agent's name or its ID. If you leave it out, ` + cmdutil.EnvAgent + ` or the context
 names the agent.
 
 The credentials file contains everything that you need for access. An operator creates it with
 ` + "`pipeops-controlplane runner create NAME -o FILE`" + `. Store it in a context with
-` + "`pipeops-runner login`" + `, or give it with --credentials or ` + base.EnvCredentials + `.
+` + "`pipeops-runner login`" + `, or give it with --credentials or ` + cmdutil.EnvCredentials + `.
 
 All times are in UTC.
 
 Exit codes:
-` + base.ExitCodesHelp(),
+` + cmdutil.ExitCodesHelp(),
 		Example: `  pipeops-runner login ~/runner.json
   pipeops-runner agents
   pipeops-runner deploy shop web --image registry.example.com/shop/web:1.4.2 --port 8080
@@ -74,8 +74,8 @@ Exit codes:
 			return a.UseContext(cmd)
 		},
 	}
-	root.PersistentFlags().StringVar(&a.Credentials, "credentials", "", "file with the Runner's credentials (environment: "+base.EnvCredentials+")")
-	root.PersistentFlags().StringVar(&a.Context, "context", "", "context with credentials and defaults (environment: "+base.EnvContext+"; default: the current one)")
+	root.PersistentFlags().StringVar(&a.Credentials, "credentials", "", "file with the Runner's credentials (environment: "+cmdutil.EnvCredentials+")")
+	root.PersistentFlags().StringVar(&a.Context, "context", "", "context with credentials and defaults (environment: "+cmdutil.EnvContext+"; default: the current one)")
 	root.PersistentFlags().DurationVar(&a.Patience, "patience", client.DefaultPatience, "how long to retry until the control plane and the agent are reachable; 0 for one try")
 	root.PersistentFlags().CountVarP(&a.Verbose, "verbose", "v", "print each HTTP call to standard error; -v=2 also prints its headers, without secrets")
 	_ = root.MarkPersistentFlagFilename("credentials", "json") // fails for an unknown flag only
@@ -89,7 +89,7 @@ Exit codes:
 }
 
 // addGroups adds the commands in the groups of the help.
-func addGroups(a *base.CLI, root *cobra.Command) {
+func addGroups(a *cmdutil.CLI, root *cobra.Command) {
 	cli.AddGroup(root, "Apps:",
 		apps.NewApps(a), apps.NewDelete(a), apps.NewDeploy(a), apps.NewLogs(a), apps.NewMetrics(a), apps.NewOperation(a),
 		apps.NewPause(a), apps.NewRestart(a), apps.NewResume(a), apps.NewRevisions(a), apps.NewRollback(a), apps.NewScale(a),
@@ -106,7 +106,7 @@ func addGroups(a *base.CLI, root *cobra.Command) {
 }
 
 // optionalAgents lets the user leave out AGENT of every command that takes it.
-func optionalAgents(a *base.CLI, cmd *cobra.Command) {
+func optionalAgents(a *cmdutil.CLI, cmd *cobra.Command) {
 	if words := strings.Fields(cmd.Use); len(words) > 1 && words[1] == "[AGENT]" && cmd.Name() != "version" {
 		a.AgentOptional(cmd)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
@@ -73,7 +73,7 @@ func TestTimeline_Follow(t *testing.T) {
 	code := make(chan int, 1)
 	go func() {
 		defer func() { _ = in.Close() }()
-		code <- execute(ctx, []string{"--credentials", w.credentials, "timeline", "shop", "web", "-f", "--limit", "1"}, base.Streams{In: strings.NewReader(""), Out: in, Err: io.Discard})
+		code <- execute(ctx, []string{"--credentials", w.credentials, "timeline", "shop", "web", "-f", "--limit", "1"}, cmdutil.Streams{In: strings.NewReader(""), Out: in, Err: io.Discard})
 	}()
 	var text strings.Builder
 	for b := make([]byte, 4096); !strings.Contains(text.String(), "app.degraded"); {

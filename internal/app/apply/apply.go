@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -26,13 +26,13 @@ import (
 
 // Applier makes one object of an App match what is desired, and touches no other's.
 type Applier struct {
-	store *store.Store
+	store *appcache.Store
 	log   zerolog.Logger
 	now   func() time.Time
 }
 
 // New returns an Applier.
-func New(store *store.Store, log zerolog.Logger, now func() time.Time) *Applier {
+func New(store *appcache.Store, log zerolog.Logger, now func() time.Time) *Applier {
 	return &Applier{store: store, log: log, now: now}
 }
 

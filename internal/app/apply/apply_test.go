@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -29,11 +29,11 @@ var now = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 // newApplier returns an Applier over a cluster with these objects, and a client of that cluster.
 func newApplier(t *testing.T, objects ...client.Object) (*Applier, client.Client) {
 	t.Helper()
-	scheme, err := store.NewScheme()
+	scheme, err := appcache.NewScheme()
 	require.NoError(t, err)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.App{}).WithObjects(objects...).Build()
 	clock := func() time.Time { return now }
-	return New(store.New(c, c, objectmeta.Scope{}, zerolog.Nop(), clock), zerolog.Nop(), clock), c
+	return New(appcache.New(c, c, objectmeta.Scope{}, zerolog.Nop(), clock), zerolog.Nop(), clock), c
 }
 
 // web returns an App whose newest spec was looked at before.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
@@ -35,7 +35,7 @@ const lookAgain = time.Minute
 
 // contents restarts Apps whose Secrets and ConfigMaps changed.
 type contents struct {
-	store  *store.Store
+	store  *appcache.Store
 	source Contents
 	now    func() time.Time
 
@@ -74,7 +74,7 @@ func (c *contents) forget(name types.NamespacedName) {
 // repeated after a failure.
 func (c *contents) changed(ctx context.Context, kind runnerapi.RestartTrigger, key runnerapi.Key) error {
 	var list v1alpha1.List
-	if err := c.store.Cached.List(ctx, &list, client.InNamespace(key.Namespace), store.Untouched); err != nil {
+	if err := c.store.Cached.List(ctx, &list, client.InNamespace(key.Namespace), appcache.Untouched); err != nil {
 		return kubeproblem.From(err, "looking for the Apps that use "+key.Name)
 	}
 	for i := range list.Items {

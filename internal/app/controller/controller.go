@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/apply"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/evidence"
@@ -24,7 +25,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/leader"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/rollout"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -36,7 +36,7 @@ const (
 
 // Controller makes the cluster follow the Apps, and writes into their status what it observes.
 type Controller struct {
-	store     *store.Store
+	store     *appcache.Store
 	election  *leader.Election
 	applier   *apply.Applier
 	history   *revision.History
@@ -57,7 +57,7 @@ type Controller struct {
 
 // Config is what a Controller works with.
 type Config struct {
-	Store     *store.Store
+	Store     *appcache.Store
 	Election  *leader.Election
 	Applier   *apply.Applier
 	History   *revision.History
@@ -90,7 +90,7 @@ func (c *Controller) ContentChanged(ctx context.Context, kind runnerapi.RestartT
 // it, or its namespace changes.
 func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).Named("app").Watches(&v1alpha1.App{}, onChangedApp())
-	for _, o := range append(store.Wholes(), &appsv1.ReplicaSet{}, &batchv1.Job{}, &corev1.Pod{}) {
+	for _, o := range append(appcache.Wholes(), &appsv1.ReplicaSet{}, &batchv1.Job{}, &corev1.Pod{}) {
 		b = b.Watches(o, onNewsOfApp())
 	}
 	return b.WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(c.appsOf)).
@@ -108,7 +108,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 // appsOf returns the Apps of a namespace that became managed or ceased to be.
 func (c *Controller) appsOf(ctx context.Context, ns client.Object) []reconcile.Request {
 	var list v1alpha1.List
-	if err := c.store.Cached.List(ctx, &list, client.InNamespace(ns.GetName()), store.Untouched); err != nil {
+	if err := c.store.Cached.List(ctx, &list, client.InNamespace(ns.GetName()), appcache.Untouched); err != nil {
 		return nil // the context ended
 	}
 	requests := make([]reconcile.Request, 0, len(list.Items))

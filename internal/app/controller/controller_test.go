@@ -22,12 +22,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/apply"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -55,13 +55,13 @@ func (d digests) ContentDigest(_ context.Context, _ runnerapi.RestartTrigger, ke
 
 func newController(t *testing.T, source Contents, objects ...client.Object) *fixture {
 	t.Helper()
-	scheme, err := store.NewScheme()
+	scheme, err := appcache.NewScheme()
 	require.NoError(t, err)
 	managed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: objectmeta.Labels()}}
 	f := &fixture{now: began}
 	f.cluster = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.App{}).WithObjects(append(objects, managed)...).Build()
 	clock := func() time.Time { return f.now }
-	s := store.New(f.cluster, f.cluster, objectmeta.Scope{}, zerolog.Nop(), clock)
+	s := appcache.New(f.cluster, f.cluster, objectmeta.Scope{}, zerolog.Nop(), clock)
 	f.Controller = New(Config{
 		Store: s, Applier: apply.New(s, zerolog.Nop(), clock), History: revision.New(s), Contents: source, Log: zerolog.Nop(), Now: clock,
 	})

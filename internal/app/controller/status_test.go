@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -81,7 +81,7 @@ func TestConditions_AgreeWithKstatus(t *testing.T) {
 		got, err := status.Compute(u)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, got.Status, c.reason)
-		own, _, err := health.New(nil, diagnose.Stabilization{}).Check(t.Context(), u)
+		own, _, err := workloadhealth.New(nil, diagnose.Stabilization{}).Check(t.Context(), u)
 		require.NoError(t, err)
 		assert.Equal(t, c.own, own.State, c.reason)
 	}

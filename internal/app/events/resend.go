@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/leader"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 )
 
@@ -69,7 +69,7 @@ func (n *Sender) resend(ctx context.Context) error {
 		}
 	}
 	var apps v1alpha1.List
-	if err := n.store.Cached.List(ctx, &apps, store.Untouched); err != nil {
+	if err := n.store.Cached.List(ctx, &apps, appcache.Untouched); err != nil {
 		return fmt.Errorf("list Apps: %w", err)
 	}
 	for _, call := range calls(apps.Items) {

@@ -11,8 +11,8 @@ import (
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/leader"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
@@ -31,7 +31,7 @@ const (
 // holds what is still to be announced and what was announced last. So nothing is lost when the
 // agent restarts or the control plane is down.
 type Sender struct {
-	store    *store.Store
+	store    *appcache.Store
 	election *leader.Election
 	send     func(ctx context.Context, call Call) error
 	log      zerolog.Logger
@@ -59,7 +59,7 @@ type Call struct {
 // New returns a Sender that keeps the ends of Apps in a ConfigMap of this namespace.
 // If send is nil, nothing is announced.
 func New(
-	store *store.Store, election *leader.Election, namespace string,
+	store *appcache.Store, election *leader.Election, namespace string,
 	send func(ctx context.Context, call Call) error, log zerolog.Logger,
 ) *Sender {
 	return &Sender{
@@ -167,7 +167,7 @@ func (n *Sender) introduce(ctx context.Context, r *leader.Term) error {
 // name.
 func (n *Sender) batch(ctx context.Context) ([]Event, error) {
 	var apps v1alpha1.List
-	if err := n.store.Cached.List(ctx, &apps, store.Untouched); err != nil {
+	if err := n.store.Cached.List(ctx, &apps, appcache.Untouched); err != nil {
 		return nil, fmt.Errorf("list Apps: %w", err)
 	}
 	batch, err := n.dead(ctx)

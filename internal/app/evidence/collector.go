@@ -13,19 +13,19 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
-	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/podport"
+	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // Collector collects what there is to diagnose an App by.
 type Collector struct {
-	store         *store.Store
+	store         *appcache.Store
 	podLogs       corev1client.PodsGetter
 	now           func() time.Time
 	stabilization diagnose.Stabilization
@@ -35,7 +35,7 @@ type Collector struct {
 
 // New returns a Collector that tries ports while this replica leads.
 func New(
-	store *store.Store, core corev1client.CoreV1Interface, reach podport.Reach, stabilization diagnose.Stabilization, leads func() bool, now func() time.Time,
+	store *appcache.Store, core corev1client.CoreV1Interface, reach podport.Reach, stabilization diagnose.Stabilization, leads func() bool, now func() time.Time,
 ) *Collector {
 	return &Collector{
 		store: store, podLogs: core, now: now, stabilization: stabilization,
@@ -62,13 +62,13 @@ func (c *Collector) Collect(ctx context.Context, a *v1alpha1.App, w client.Objec
 	if a.Observed() {
 		ev.Previous = a.Status.Diagnosis
 	}
-	g := health.Gatherer{
-		Namespace: a.Namespace, Name: "App " + a.Key().String(), Objects: c.store.Cached, Live: c.store.Live, Logs: health.Logs(c.podLogs),
+	g := workloadhealth.Gatherer{
+		Namespace: a.Namespace, Name: "App " + a.Key().String(), Objects: c.store.Cached, Live: c.store.Live, Logs: workloadhealth.Logs(c.podLogs),
 		Listened: func(of fields.Set, version string, reasons []string) { //nolint:contextcheck // it outlives this look at the App
 			c.eventWatches.await(a.Key(), of, version, reasons)
 		},
 	}
-	all := health.Workload{Object: w, Pods: pods, Jobs: jobs, Labels: objectmeta.AppLabels(a.Name), Since: a.Status.LastTransition}
+	all := workloadhealth.Workload{Object: w, Pods: pods, Jobs: jobs, Labels: objectmeta.AppLabels(a.Name), Since: a.Status.LastTransition}
 	if a.Spec.Autoscaling != nil {
 		h := &autoscalingv2.HorizontalPodAutoscaler{}
 		if err := c.store.Cached.Get(ctx, client.ObjectKeyFromObject(a), h); client.IgnoreNotFound(err) != nil {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -28,14 +28,14 @@ const (
 // cluster, and need the right to do so.
 type eventWatches struct {
 	events  corev1client.EventsGetter
-	store   *store.Store
+	store   *appcache.Store
 	mu      sync.Mutex
 	running map[string]bool
 	watches sync.WaitGroup
 	until   context.Context //nolint:containedctx // of Start: nil before and after
 }
 
-func newEventWatches(events corev1client.EventsGetter, store *store.Store) *eventWatches {
+func newEventWatches(events corev1client.EventsGetter, store *appcache.Store) *eventWatches {
 	return &eventWatches{events: events, store: store, running: map[string]bool{}}
 }
 

@@ -22,8 +22,8 @@ import (
 	kubernetesfake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/podport"
@@ -32,8 +32,8 @@ import (
 
 var webKey = runnerapi.Key{Namespace: "shop", Name: "web"}
 
-func newStore() *store.Store {
-	return store.New(nil, nil, objectmeta.Scope{}, zerolog.Nop(), time.Now)
+func newStore() *appcache.Store {
+	return appcache.New(nil, nil, objectmeta.Scope{}, zerolog.Nop(), time.Now)
 }
 
 func web() *v1alpha1.App {
@@ -79,7 +79,7 @@ func (p *program) reach() podport.Reach {
 }
 
 // tried runs a test with the ports of an App's pod, whose program has a minute until it listens.
-func tried(t *testing.T, run func(t *testing.T, s *store.Store, p *ports, in *program, look func() diagnose.PortTry)) {
+func tried(t *testing.T, run func(t *testing.T, s *appcache.Store, p *ports, in *program, look func() diagnose.PortTry)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, in, leads := newStore(), &program{}, true
@@ -97,7 +97,7 @@ func tried(t *testing.T, run func(t *testing.T, s *store.Store, p *ports, in *pr
 }
 
 func TestPorts_TriedUntilOpen(t *testing.T) {
-	tried(t, func(t *testing.T, s *store.Store, _ *ports, in *program, look func() diagnose.PortTry) {
+	tried(t, func(t *testing.T, s *appcache.Store, _ *ports, in *program, look func() diagnose.PortTry) {
 		in.open.Store("10.0.0.1:80", true)
 		look()
 		assert.Equal(t, webKey, (<-s.Resynced()).Object.Key(), "that port 81 is refused is news")
@@ -115,7 +115,7 @@ func TestPorts_TriedUntilOpen(t *testing.T) {
 }
 
 func TestPorts_LooksAgainAtEndOfPeriod(t *testing.T) {
-	tried(t, func(t *testing.T, s *store.Store, p *ports, _ *program, look func() diagnose.PortTry) {
+	tried(t, func(t *testing.T, s *appcache.Store, p *ports, _ *program, look func() diagnose.PortTry) {
 		began := time.Now()
 		look()
 		<-s.Resynced()
@@ -129,7 +129,7 @@ func TestPorts_LooksAgainAtEndOfPeriod(t *testing.T) {
 }
 
 func TestPorts_GivesUpUnreachablePod(t *testing.T) {
-	tried(t, func(t *testing.T, _ *store.Store, p *ports, in *program, look func() diagnose.PortTry) {
+	tried(t, func(t *testing.T, _ *appcache.Store, p *ports, in *program, look func() diagnose.PortTry) {
 		in.mute.Store(true)
 		look()
 		time.Sleep(time.Hour)
@@ -162,7 +162,7 @@ func TestPorts_OnlyLeaderTries(t *testing.T) {
 }
 
 // eventWatch returns watches of events, and the stream that each of them reads.
-func eventWatch(s *store.Store) (*eventWatches, *watch.FakeWatcher, *kubernetesfake.Clientset) {
+func eventWatch(s *appcache.Store) (*eventWatches, *watch.FakeWatcher, *kubernetesfake.Clientset) {
 	cluster, stream := kubernetesfake.NewClientset(), watch.NewFake()
 	cluster.PrependWatchReactor("events", clienttesting.DefaultWatchReactor(stream, nil))
 	return newEventWatches(cluster.CoreV1(), s), stream, cluster

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/podport"
@@ -36,7 +36,7 @@ type ports struct {
 	reach podport.Reach
 	leads func() bool
 	now   func() time.Time
-	store *store.Store
+	store *appcache.Store
 	queue workqueue.TypedDelayingInterface[types.UID]
 	lanes *limit.Lanes[types.UID]
 
@@ -56,7 +56,7 @@ type portsOf struct {
 	mute  int // tries without a result since then
 }
 
-func newPorts(store *store.Store, reach podport.Reach, leads func() bool, now func() time.Time) *ports {
+func newPorts(store *appcache.Store, reach podport.Reach, leads func() bool, now func() time.Time) *ports {
 	return &ports{
 		reach: reach, leads: leads, now: now, store: store,
 		queue: workqueue.NewTypedDelayingQueue[types.UID](), lanes: limit.NewLanes[types.UID](portTriersOfNamespace),

@@ -16,7 +16,7 @@ import (
 	utilexec "k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
@@ -29,13 +29,13 @@ var _ backend.Sessions = (*Executor)(nil)
 
 // Executor runs commands in the pods of Apps, and forwards their ports.
 type Executor struct {
-	store *store.Store
+	store *appcache.Store
 	rest  *rest.Config
 	core  rest.Interface // of the core API
 }
 
 // New returns an Executor.
-func New(store *store.Store, config *rest.Config, core rest.Interface) *Executor {
+func New(store *appcache.Store, config *rest.Config, core rest.Interface) *Executor {
 	return &Executor{store: store, rest: config, core: core}
 }
 

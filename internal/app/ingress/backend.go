@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 )
 
@@ -69,7 +69,7 @@ func (t *Router) podAddresses(ctx context.Context, s *corev1.Service, port corev
 	}
 	target := cmp.Or(port.TargetPort.IntVal, port.Port)
 	var pods corev1.PodList
-	err := t.store.Cached.List(ctx, &pods, store.Untouched, client.InNamespace(s.Namespace), client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(s.Spec.Selector)})
+	err := t.store.Cached.List(ctx, &pods, appcache.Untouched, client.InNamespace(s.Namespace), client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(s.Spec.Selector)})
 	if err != nil {
 		return nil
 	}

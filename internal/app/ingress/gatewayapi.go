@@ -9,15 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // readGatewayAPI makes the caches of the kinds of the Gateway API.
-func (t *Router) readGatewayAPI(from store.Sources) {
-	t.httpRoutes = store.NewOptional(store.HTTPRouteKind, labels.SelectorFromSet(objectmeta.Labels()), from, t.routed, t.log)
-	t.grants = store.NewOptional(store.ReferenceGrantKind, nil, from, t.routed, t.log)
+func (t *Router) readGatewayAPI(from appcache.Sources) {
+	t.httpRoutes = appcache.NewOptional(appcache.HTTPRouteKind, labels.SelectorFromSet(objectmeta.Labels()), from, t.routed, t.log)
+	t.grants = appcache.NewOptional(appcache.ReferenceGrantKind, nil, from, t.routed, t.log)
 }
 
 // WatchGatewayAPI watches the kinds of the Gateway API until the context ends, while the cluster

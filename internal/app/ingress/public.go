@@ -6,7 +6,7 @@ import (
 	"maps"
 	"reflect"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -63,7 +63,7 @@ func (t *Router) SetPublic(ctx context.Context, has Public) error {
 		return nil // the next leader looks at all Apps
 	}
 	var list v1alpha1.List
-	if err := t.store.Cached.List(ctx, &list, store.Untouched); err != nil {
+	if err := t.store.Cached.List(ctx, &list, appcache.Untouched); err != nil {
 		return fmt.Errorf("list Apps: %w", err)
 	}
 	for i := range list.Items {

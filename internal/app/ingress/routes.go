@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -52,7 +52,7 @@ type Route struct {
 
 // Router finds where public traffic of Apps goes, and reports whether it arrives.
 type Router struct {
-	store *store.Store
+	store *appcache.Store
 	core  rest.Interface // of the core API
 	log   zerolog.Logger
 	now   func() time.Time
@@ -61,7 +61,7 @@ type Router struct {
 	public      atomic.Pointer[Public] // nil while nothing is known of the gateway
 	leadsToPods atomic.Bool            // a route leads to a Service without its own address
 
-	httpRoutes, grants *store.Optional // of the Gateway API
+	httpRoutes, grants *appcache.Optional // of the Gateway API
 	// DirectAddresses are networks whose load balancers count as public.
 	DirectAddresses []netip.Prefix
 
@@ -71,7 +71,7 @@ type Router struct {
 
 // New returns a Router, which reads kinds that a cluster may lack from optional. leads reports
 // whether this replica leads, and routed is called when the Router's routes may have changed.
-func New(kept *store.Store, core rest.Interface, optional store.Sources, leads func() bool, routed func(), log zerolog.Logger, now func() time.Time) *Router {
+func New(kept *appcache.Store, core rest.Interface, optional appcache.Sources, leads func() bool, routed func(), log zerolog.Logger, now func() time.Time) *Router {
 	t := &Router{store: kept, core: core, leads: leads, routed: routed, log: log, now: now}
 	t.readGatewayAPI(optional)
 	return t
@@ -85,14 +85,14 @@ func (t *Router) LeadsToPods() bool { return t.leadsToPods.Load() }
 // public Apps, in a stable order, each once. They come from the caches.
 func (t *Router) Routes(ctx context.Context) ([]Route, error) {
 	if !t.known() {
-		return nil, store.NotReady()
+		return nil, appcache.NotReady()
 	}
 	var ingresses networkingv1.IngressList
-	if err := t.store.Cached.List(ctx, &ingresses, store.Untouched); err != nil {
+	if err := t.store.Cached.List(ctx, &ingresses, appcache.Untouched); err != nil {
 		return nil, fmt.Errorf("list Ingresses: %w", err)
 	}
 	var list v1alpha1.List
-	if err := t.store.Cached.List(ctx, &list, store.Untouched); err != nil {
+	if err := t.store.Cached.List(ctx, &list, appcache.Untouched); err != nil {
 		return nil, fmt.Errorf("list Apps: %w", err)
 	}
 	apps := make(map[types.UID]*v1alpha1.App, len(list.Items))

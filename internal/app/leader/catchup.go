@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
@@ -112,7 +112,7 @@ func (l *Election) count(ctx context.Context, namespace string) (*listing, error
 // reached returns what the cache still has from the time before the listing.
 func (l *Election) reached(ctx context.Context, c *listing) error {
 	var cached v1alpha1.List
-	if err := l.store.Cached.List(ctx, &cached, client.InNamespace(c.namespace), store.Untouched); err != nil {
+	if err := l.store.Cached.List(ctx, &cached, client.InNamespace(c.namespace), appcache.Untouched); err != nil {
 		return fmt.Errorf("list Apps: %w", err)
 	}
 	for i := range cached.Items {

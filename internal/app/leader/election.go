@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/utils/ptr"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
@@ -47,7 +47,7 @@ type Election struct {
 	replica  string
 	// namespace is the namespace of the lease.
 	namespace string
-	store     *store.Store
+	store     *appcache.Store
 	log       zerolog.Logger
 	gained    wake.Signal
 	stands    context.Context // ends when this replica resigns for good
@@ -62,7 +62,7 @@ type Term struct {
 }
 
 // New prepares the election of one replica.
-func New(store *store.Store, cfg Config, rc *rest.Config) (*Election, error) {
+func New(store *appcache.Store, cfg Config, rc *rest.Config) (*Election, error) {
 	l := &Election{
 		duration: cmp.Or(cfg.Lease, defaultLease), replica: cfg.Replica, namespace: cfg.Namespace,
 		store: store, log: cfg.Log, gained: wake.New(),

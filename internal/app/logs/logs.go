@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -24,7 +24,7 @@ const maxLogPods = 100
 
 // Reader reads what the pods of Apps have written.
 type Reader struct {
-	store   *store.Store
+	store   *appcache.Store
 	podLogs corev1client.PodsGetter
 	log     zerolog.Logger
 	now     func() time.Time
@@ -32,7 +32,7 @@ type Reader struct {
 }
 
 // New returns a Reader.
-func New(store *store.Store, pods corev1client.PodsGetter, log zerolog.Logger, now func() time.Time) *Reader {
+func New(store *appcache.Store, pods corev1client.PodsGetter, log zerolog.Logger, now func() time.Time) *Reader {
 	return &Reader{store: store, podLogs: pods, log: log, now: now}
 }
 

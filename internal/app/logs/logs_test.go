@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/podlog"
@@ -99,7 +99,7 @@ func TestFollow_EndsWithApp(t *testing.T) {
 	of := func(uid types.UID) *v1alpha1.App {
 		return &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: uid}}
 	}
-	scheme, err := store.NewScheme()
+	scheme, err := appcache.NewScheme()
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		now  []client.Object
@@ -111,7 +111,7 @@ func TestFollow_EndsWithApp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.now...).Build()
-			r := &reading{app: of("first"), Reader: &Reader{store: store.New(cluster, cluster, objectmeta.Scope{}, zerolog.Nop(), time.Now)}}
+			r := &reading{app: of("first"), Reader: &Reader{store: appcache.New(cluster, cluster, objectmeta.Scope{}, zerolog.Nop(), time.Now)}}
 			news := make(chan struct{}, 1)
 			news <- struct{}{}
 			again, err := r.relay(t.Context(), nil, nil, nil, news)

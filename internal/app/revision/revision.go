@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -25,10 +25,10 @@ import (
 )
 
 // History keeps the specs that an App had, as ControllerRevisions.
-type History struct{ store *store.Store }
+type History struct{ store *appcache.Store }
 
 // New returns a History.
-func New(store *store.Store) *History { return &History{store: store} }
+func New(store *appcache.Store) *History { return &History{store: store} }
 
 // maxRevisions bounds what is read: the limit of a spec is far below.
 const maxRevisions = 500

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -26,7 +26,7 @@ func (w *Writer) change(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 	err := w.races.Run(ctx, key.String(), func() error {
 		var err error
 		if a, err = w.store.GetLive(ctx, key); err != nil {
-			return store.ReadProblem(err, key)
+			return appcache.ReadProblem(err, key)
 		}
 		before := a.DeepCopy()
 		if !objectmeta.RecordCommand(a, opts.Command) {

@@ -6,7 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -30,7 +30,7 @@ func (w *Writer) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 	late := false
 	err := w.races.Run(ctx, key.String(), func() (err error) {
 		if a, err = w.store.GetLive(ctx, key); err != nil {
-			return store.ReadProblem(err, key)
+			return appcache.ReadProblem(err, key)
 		}
 		if late, err = opts.Late(ctx); late || err != nil {
 			return err

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/apply"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -24,7 +24,7 @@ import (
 
 // Writer writes Apps, and keeps the spec that an App had before.
 type Writer struct {
-	store   *store.Store
+	store   *appcache.Store
 	applier *apply.Applier
 	history *revision.History
 	traces  traces
@@ -34,7 +34,7 @@ type Writer struct {
 }
 
 // New returns a Writer.
-func New(store *store.Store, applier *apply.Applier, history *revision.History, log zerolog.Logger, now func() time.Time) *Writer {
+func New(store *appcache.Store, applier *apply.Applier, history *revision.History, log zerolog.Logger, now func() time.Time) *Writer {
 	return &Writer{store: store, applier: applier, history: history, log: log, now: now}
 }
 

@@ -5,7 +5,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -16,7 +16,7 @@ import (
 // can compute it, even one that was started after the command.
 func (w *Writer) Outcome(ctx context.Context, r backend.Record) (runnerapi.Outcome, error) {
 	if !w.store.Ready() {
-		return runnerapi.Outcome{}, store.NotReady()
+		return runnerapi.Outcome{}, appcache.NotReady()
 	}
 	a, err := w.store.Get(ctx, r.Target)
 	if err != nil && !problem.Is(err, problem.NotFound) {
@@ -31,7 +31,7 @@ func (w *Writer) Outcome(ctx context.Context, r backend.Record) (runnerapi.Outco
 		a, err = nil, nil
 	}
 	if err != nil {
-		return runnerapi.Outcome{}, store.ReadProblem(err, r.Target)
+		return runnerapi.Outcome{}, appcache.ReadProblem(err, r.Target)
 	}
 	return outcome(a, r), nil
 }

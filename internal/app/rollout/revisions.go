@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -17,7 +17,7 @@ func (w *Writer) Revisions(ctx context.Context, key runnerapi.Key) ([]runnerapi.
 	}
 	a, err := w.store.GetLive(ctx, key)
 	if err != nil {
-		return nil, store.ReadProblem(err, key)
+		return nil, appcache.ReadProblem(err, key)
 	}
 	all, err := w.history.Keep(ctx, a)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -29,7 +29,7 @@ func (w *Writer) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.R
 	err := w.races.Run(ctx, key.String(), func() error {
 		var err error
 		if a, err = w.store.GetLive(ctx, key); err != nil {
-			return store.ReadProblem(err, key)
+			return appcache.ReadProblem(err, key)
 		}
 		if !a.DeletionTimestamp.IsZero() {
 			return beingDeleted(key)

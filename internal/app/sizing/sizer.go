@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -42,7 +42,7 @@ func (s Timing) withDefaults() Timing {
 // of the agent loses a quarter of an hour of it. Of the others two days are kept,
 // in memory alone. Every replica measures; the leader applies and writes.
 type Sizer struct {
-	store  *store.Store
+	store  *appcache.Store
 	leads  func() bool
 	log    zerolog.Logger
 	now    func() time.Time
@@ -61,7 +61,7 @@ type tracked struct {
 }
 
 // New returns a Sizer that applies only while this replica leads.
-func New(store *store.Store, timing Timing, leads func() bool, log zerolog.Logger, now func() time.Time) *Sizer {
+func New(store *appcache.Store, timing Timing, leads func() bool, log zerolog.Logger, now func() time.Time) *Sizer {
 	return &Sizer{store: store, leads: leads, log: log, now: now, timing: timing.withDefaults(), tracked: map[types.UID]*tracked{}}
 }
 

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -36,7 +36,7 @@ func (s *Sizer) usage(ctx context.Context, namespace string, apps ...string) (ma
 		return nil, err
 	}
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(store.PodMetricsKind.GroupVersion().WithKind(store.PodMetricsKind.Kind + "List"))
+	list.SetGroupVersionKind(appcache.PodMetricsKind.GroupVersion().WithKind(appcache.PodMetricsKind.Kind + "List"))
 	selector := labels.SelectorFromSet(objectmeta.Labels()).Add(*of)
 	if err := s.store.Live.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, noUsage(err)
@@ -54,7 +54,7 @@ func noUsage(err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		return runnerapi.NotSupported("install metrics-server (https://github.com/kubernetes-sigs/metrics-server)",
-			"the cluster has no metrics-server: it does not serve %s", store.PodMetricsKind.GroupVersion())
+			"the cluster has no metrics-server: it does not serve %s", appcache.PodMetricsKind.GroupVersion())
 	case apierrors.IsServiceUnavailable(err):
 		return kubeproblem.From(fmt.Errorf("metrics-server does not answer: %w", err), "asking metrics-server")
 	}

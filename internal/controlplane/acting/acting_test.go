@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/admintest"
@@ -21,7 +21,7 @@ func TestActing_Certificate(t *testing.T) {
 	require.NoError(t, err)
 	runner := func() {
 		t.Helper()
-		_, err := p.Runners.Issue(t.Context(), operators.RunnerOptions{Name: "ci", TTL: time.Hour, Agents: grant, Replace: true})
+		_, err := p.Runners.Issue(t.Context(), administration.RunnerOptions{Name: "ci", TTL: time.Hour, Agents: grant, Replace: true})
 		require.NoError(t, err)
 	}
 	serial := func() string {
@@ -30,7 +30,7 @@ func TestActing_Certificate(t *testing.T) {
 		require.NoError(t, err)
 		return made.certificate.Leaf.SerialNumber.Text(16)
 	}
-	p.Operator(t, "ada", operators.RoleOperator)
+	p.Operator(t, "ada", administration.RoleOperator)
 	runner()
 	_, err = a.Client(t.Context(), "ada", "agent")
 	admintest.Refused(t, err, problem.Conflict, "operator runner set ada RUNNER")

@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
@@ -123,7 +123,7 @@ func TestRunner_Renew(t *testing.T) {
 	p := open(t)
 	issue := func() string {
 		t.Helper()
-		made, err := p.Runners.Issue(t.Context(), operators.RunnerOptions{Name: "ci", TTL: time.Hour, Replace: true})
+		made, err := p.Runners.Issue(t.Context(), administration.RunnerOptions{Name: "ci", TTL: time.Hour, Replace: true})
 		require.NoError(t, err)
 		return made.Certificate
 	}
@@ -177,7 +177,7 @@ func TestRunner_Renew(t *testing.T) {
 func TestOperator_Identified(t *testing.T) {
 	p := open(t)
 	old, revoked := p.Operator(t, "ada", authn.RoleAdmin), p.Operator(t, "vic", authn.RoleViewer)
-	ada := p.Operator(t, "ada", authn.RoleAdmin, func(o *operators.OperatorOptions) { o.Replace = true })
+	ada := p.Operator(t, "ada", authn.RoleAdmin, func(o *administration.OperatorOptions) { o.Replace = true })
 	require.NoError(t, p.Operators.Revoke(t.Context(), "vic"))
 	for _, c := range []struct {
 		certificate, name, want string
@@ -206,7 +206,7 @@ func TestOperator_Identified(t *testing.T) {
 
 func TestConsoleSession_Ends(t *testing.T) {
 	p := open(t)
-	long := func(o *operators.OperatorOptions) { o.TTL = 24 * time.Hour }
+	long := func(o *administration.OperatorOptions) { o.TTL = 24 * time.Hour }
 	p.Operator(t, "ada", authn.RoleAdmin, long)
 	p.Operator(t, "bob", authn.RoleAdmin, long)
 	enter := func(name string) string {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/castore"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
@@ -38,7 +38,7 @@ func (p *Authenticator) Renew(r *http.Request) (login.Answer, error) {
 	if p.CA.Current(cert) && cert.NotAfter.Sub(p.Now()) > known.TTL/2 {
 		return login.Answer{Certificate: p.CA.Again(cert).Certificate, CA: string(p.CA.Bundle())}, nil
 	}
-	issued, err := p.CA.Renew(cert, known.TTL, authority.ReasonRenewal)
+	issued, err := p.CA.Renew(cert, known.TTL, castore.ReasonRenewal)
 	if err != nil {
 		return login.Answer{}, err
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -35,14 +35,14 @@ func (plane) Seen(context.Context, string, announce.Clone) {}
 func open(t *testing.T) plane {
 	p := plane{Plane: admintest.Open(t), t: t}
 	callers := &authn.Authenticator{Store: p.Database(), CA: p.CA, TrustDomain: datadir.DefaultTrustDomain, Now: p.Clock, Clones: p}
-	p.Registrar = enrolment.New(p.Database(), p.CA, callers, directory.Directory{AgentsDomain: datadir.DefaultAgentsDomain}, enrolment.Config{
+	p.Registrar = enrolment.New(p.Database(), p.CA, callers, discovery.Directory{AgentsDomain: datadir.DefaultAgentsDomain}, enrolment.Config{
 		TrustDomain: datadir.DefaultTrustDomain, CertificateTTL: time.Hour, Heartbeats: 30, Now: p.Clock, Log: zerolog.Nop(),
 		Edge: func() string { return "cp.example.com:9443" }, Tunnels: func(string) []controlapi.TunnelEndpoint { return nil },
 	})
 	return p
 }
 
-func (p plane) token(opts operators.TokenOptions) (secret, id string) {
+func (p plane) token(opts administration.TokenOptions) (secret, id string) {
 	p.t.Helper()
 	token, kept, err := p.Tokens.Create(p.t.Context(), opts)
 	require.NoError(p.t, err)
@@ -68,7 +68,7 @@ func TestToken_EndsRegistration(t *testing.T) {
 		_, err = p.CheckToken(t.Context(), secret, controlapi.TokenCheck{})
 		admintest.Refused(t, err, code)
 	}
-	other, _ := open(t).token(operators.TokenOptions{})
+	other, _ := open(t).token(administration.TokenOptions{})
 	refused(other, controlapi.CodeTokenUnknown)
 	refused(other[:20], controlapi.CodeTokenUnknown)
 	for code, end := range map[problem.Code]func(secret, id string) error{
@@ -85,7 +85,7 @@ func TestToken_EndsRegistration(t *testing.T) {
 		},
 		controlapi.CodeTokenExpired: func(string, string) error { p.Advance(2 * time.Hour); return nil },
 	} {
-		secret, id := p.token(operators.TokenOptions{Uses: 1, TTL: time.Hour})
+		secret, id := p.token(administration.TokenOptions{Uses: 1, TTL: time.Hour})
 		require.NoError(t, end(secret, id))
 		refused(secret, code)
 	}
@@ -96,7 +96,7 @@ func TestRegister_Refuses(t *testing.T) {
 	_, csr, _ := admintest.Request(t)
 	p.Agent(t, "bank")
 	p.Agent(t, "gone", func(a *store.Agent) { a.RevokedAt = p.Clock() })
-	secret, id := p.token(operators.TokenOptions{Uses: 1})
+	secret, id := p.token(administration.TokenOptions{Uses: 1})
 	label := func(key, value string) func(*controlapi.RegisterRequest) {
 		return func(r *controlapi.RegisterRequest) { r.Labels = map[string]string{key: value} }
 	}
@@ -123,7 +123,7 @@ func TestRegister_Refuses(t *testing.T) {
 
 func TestRegister_AnotherInstallationKeepsID(t *testing.T) {
 	p := open(t)
-	secret, _ := p.token(operators.TokenOptions{Labels: map[string]string{"env": "prod"}})
+	secret, _ := p.token(administration.TokenOptions{Labels: map[string]string{"env": "prod"}})
 	_, csr, key := admintest.Request(t)
 	first, err := p.register(secret, "shop", csr, func(r *controlapi.RegisterRequest) { r.Labels = map[string]string{"env": "dev", "team": "pay"} })
 	require.NoError(t, err)
@@ -145,7 +145,7 @@ func TestRegister_AnotherInstallationKeepsID(t *testing.T) {
 
 func TestApproval_HoldsRegistration(t *testing.T) {
 	p := open(t)
-	secret, id := p.token(operators.TokenOptions{Uses: 1, TTL: time.Hour, Approve: true})
+	secret, id := p.token(administration.TokenOptions{Uses: 1, TTL: time.Hour, Approve: true})
 	_, csr, key := admintest.Request(t)
 	ask := func(name string, code problem.Code, change ...func(*controlapi.RegisterRequest)) {
 		t.Helper()
@@ -185,7 +185,7 @@ func TestApproval_HoldsRegistration(t *testing.T) {
 
 func TestApproval_Refuses(t *testing.T) {
 	p := open(t)
-	secret, id := p.token(operators.TokenOptions{Uses: 1, Approve: true})
+	secret, id := p.token(administration.TokenOptions{Uses: 1, Approve: true})
 	for i := range 1 + enrolment.SpareEnrolments {
 		_, csr, _ := admintest.Request(t)
 		_, err := p.register(secret, "shop", csr, func(r *controlapi.RegisterRequest) { r.ClusterUID += string(rune('a' + i)) })
@@ -227,7 +227,7 @@ func as(t *testing.T, certificate, cluster string) (ctx context.Context) {
 
 func TestRenew_KeyChain(t *testing.T) {
 	p := open(t)
-	secret, _ := p.token(operators.TokenOptions{})
+	secret, _ := p.token(administration.TokenOptions{})
 	old, csr, _ := admintest.Request(t)
 	first, err := p.register(secret, "shop", csr)
 	require.NoError(t, err)
@@ -281,7 +281,7 @@ func TestRenew_KeyChain(t *testing.T) {
 func foreign(t *testing.T) string {
 	t.Helper()
 	p := open(t)
-	secret, _ := p.token(operators.TokenOptions{})
+	secret, _ := p.token(administration.TokenOptions{})
 	_, csr, _ := admintest.Request(t)
 	other, err := p.register(secret, "shop", csr)
 	require.NoError(t, err)

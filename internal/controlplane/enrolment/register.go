@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -30,7 +30,7 @@ type Registrar struct {
 	store     *store.Store
 	ca        *ca.CA
 	authn     *authn.Authenticator
-	directory directory.Directory
+	directory discovery.Directory
 }
 
 // Config is what an agent is told when it registers.
@@ -49,7 +49,7 @@ type Config struct {
 }
 
 // New returns what registers agents.
-func New(s *store.Store, authority *ca.CA, callers *authn.Authenticator, d directory.Directory, cfg Config) *Registrar {
+func New(s *store.Store, authority *ca.CA, callers *authn.Authenticator, d discovery.Directory, cfg Config) *Registrar {
 	return &Registrar{cfg: cfg, store: s, ca: authority, authn: callers, directory: d}
 }
 
@@ -140,7 +140,7 @@ func agentOfCluster(ctx context.Context, tx *store.Tx, uid string) (store.Agent,
 
 // registration is what is needed to turn a registration into an agent.
 type registration struct {
-	directory directory.Directory
+	directory discovery.Directory
 	edge      string
 	now       time.Time
 	id        string // the new agent's; empty to generate one
@@ -181,7 +181,7 @@ func (e registration) put(ctx context.Context, tx *store.Tx, a store.Agent, req 
 	a.Labels = mergeLabels(req.Labels, token.Labels)
 	a.AgentVersion, a.RunnerAPIVersion = req.AgentVersion, req.RunnerAPIVersion
 	a.KubernetesVersion, a.Distribution, a.Provider = req.KubernetesVersion, req.Distribution, req.Provider
-	a.Capacity = directory.CapacityOf(req.Capacity)
+	a.Capacity = discovery.CapacityOf(req.Capacity)
 	if err := e.write(ctx, tx, before, a); err != nil {
 		return store.Agent{}, err
 	}
@@ -196,7 +196,7 @@ func (e registration) write(ctx context.Context, tx *store.Tx, before, a store.A
 			return err
 		}
 		return e.directory.Write(ctx, tx, announce.AgentRegistered, a, e.now)
-	case directory.SameForRunners(before, a):
+	case discovery.SameForRunners(before, a):
 		return tx.UpdateAgent(ctx, a)
 	case !maps.Equal(before.Labels, a.Labels):
 		return e.directory.Relabel(ctx, tx, before, a, e.now)

@@ -5,8 +5,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authority"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/castore"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
@@ -35,7 +35,7 @@ func (r *Registrar) Renew(ctx context.Context, agentID string, req controlapi.Re
 	if err != nil {
 		return controlapi.Identity{}, err
 	}
-	return r.identity(csr, agentID, authority.ReasonRenewal)
+	return r.identity(csr, agentID, castore.ReasonRenewal)
 }
 
 // recovered returns the agent that proves the key of an expired certificate.

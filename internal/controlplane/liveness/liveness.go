@@ -12,7 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -41,7 +41,7 @@ const (
 // Tunnel and API report from their goroutines; only run decides and writes.
 type Liveness struct {
 	store     *store.Store
-	directory directory.Directory
+	directory discovery.Directory
 	log       zerolog.Logger
 	now       func() time.Time
 	grace     time.Duration
@@ -80,7 +80,7 @@ type Config struct {
 }
 
 // New returns what decides for one control plane.
-func New(s *store.Store, d directory.Directory, cfg Config) *Liveness {
+func New(s *store.Store, d discovery.Directory, cfg Config) *Liveness {
 	return &Liveness{
 		store: s, directory: d, log: cfg.Log, now: cfg.Now, grace: cfg.OfflineGrace,
 		lease: MissedBeats * cfg.HeartbeatInterval, flushEvery: min(flushEvery, cfg.HeartbeatInterval),

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
@@ -33,7 +33,7 @@ func newLives(t *testing.T, states ...announce.State) *lives {
 	t.Helper()
 	s := storetest.Open(t, &databases, postgres.Chosen(t))
 	l := &lives{t: t, at: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
-	l.Liveness = New(s, directory.Directory{AgentsDomain: "agents"}, Config{
+	l.Liveness = New(s, discovery.Directory{AgentsDomain: "agents"}, Config{
 		Log: zerolog.Nop(), Now: func() time.Time { return l.at }, OfflineGrace: 5 * time.Second, HeartbeatInterval: 30 * time.Second,
 	})
 	state := announce.StatePending
@@ -179,7 +179,7 @@ func TestLiveness_GathersArrivals(t *testing.T) {
 		}
 		var transactions atomic.Int64
 		s.Observed = func(time.Duration, bool) { transactions.Add(1) }
-		l := New(s, directory.Directory{AgentsDomain: "agents"}, Config{Log: zerolog.Nop(), Now: time.Now, HeartbeatInterval: time.Hour})
+		l := New(s, discovery.Directory{AgentsDomain: "agents"}, Config{Log: zerolog.Nop(), Now: time.Now, HeartbeatInterval: time.Hour})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- l.Run(ctx) }()

@@ -11,7 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/go-chi/chi/v5/middleware"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -41,7 +41,7 @@ func (s *server) admit(d *Description) func(huma.Context, func(huma.Context)) {
 		if err == nil && crossOrigin.Check(r) != nil {
 			err = problem.Errorf(problem.Forbidden, "call from the control plane's own pages, or from a program", "a page of another site sent this request")
 		}
-		if err == nil && !operators.Includes(caller.Operator.Role, d.Role) {
+		if err == nil && !administration.Includes(caller.Operator.Role, d.Role) {
 			err = problem.Errorf(problem.Forbidden, "have an operator with the role "+d.Role+" do it",
 				"operator %s has the role %s, and %s needs %s", caller.Operator.Name, caller.Operator.Role, d.ID, d.Role)
 		}

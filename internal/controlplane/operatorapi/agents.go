@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -17,53 +17,53 @@ import (
 // The calls about agents.
 var (
 	ListAgents = Call[ListAgentsInput, Agents]{
-		Description{Method: "GET", Path: Prefix + "agents", ID: "list-agents", Role: operators.RoleViewer, Command: "agent list",
+		Description{Method: "GET", Path: Prefix + "agents", ID: "list-agents", Role: administration.RoleViewer, Command: "agent list",
 			Summary: "List agents and pending registrations"}, listAgents,
 	}
 	GetAgent = Call[GetAgentInput, AgentDetail]{
-		Description{Method: "GET", Path: Prefix + "agents/{agent}", ID: "get-agent", Role: operators.RoleViewer, Command: "agent get",
+		Description{Method: "GET", Path: Prefix + "agents/{agent}", ID: "get-agent", Role: administration.RoleViewer, Command: "agent get",
 			Summary: "Show an agent with its latest events"}, getAgent,
 	}
 	GetTimeline = Call[TimelineInput, Timeline]{
-		Description{Method: "GET", Path: Prefix + "agents/{agent}/timeline", ID: "get-agent-timeline", Role: operators.RoleViewer, Command: "agent timeline",
+		Description{Method: "GET", Path: Prefix + "agents/{agent}/timeline", ID: "get-agent-timeline", Role: administration.RoleViewer, Command: "agent timeline",
 			Summary: "Read the timeline of an agent and its Apps, newest first"}, getTimeline,
 	}
 	GetAgentAudit = Call[AgentAuditInput, AgentAudit]{
-		Description{Method: "GET", Path: Prefix + "agents/{agent}/audit", ID: "get-agent-audit", Role: operators.RoleViewer, Command: "agent audit",
+		Description{Method: "GET", Path: Prefix + "agents/{agent}/audit", ID: "get-agent-audit", Role: administration.RoleViewer, Command: "agent audit",
 			Summary: "List the audit records that an agent sent"}, getAgentAudit,
 	}
 	LabelAgent = Call[LabelAgentInput, announce.Agent]{
-		Description{Method: "POST", Path: Prefix + "agents/{agent}/labels", ID: "label-agent", Role: operators.RoleOperator, Command: "agent label",
+		Description{Method: "POST", Path: Prefix + "agents/{agent}/labels", ID: "label-agent", Role: administration.RoleOperator, Command: "agent label",
 			Summary: "Set or remove labels of an agent"},
-		func(ctx context.Context, a *operators.Admin, in *LabelAgentInput) (announce.Agent, error) {
+		func(ctx context.Context, a *administration.Admin, in *LabelAgentInput) (announce.Agent, error) {
 			return a.Agents.Label(ctx, in.Agent, in.Body.Set, in.Body.Remove)
 		},
 	}
 	ApproveAgent = Call[AgentInput, Registration]{
-		Description{Method: "POST", Path: Prefix + "agents/{agent}/approve", ID: "approve-agent", Role: operators.RoleOperator, Command: "agent approve",
+		Description{Method: "POST", Path: Prefix + "agents/{agent}/approve", ID: "approve-agent", Role: administration.RoleOperator, Command: "agent approve",
 			Summary: "Approve a pending registration"},
-		func(ctx context.Context, a *operators.Admin, in *AgentInput) (Registration, error) {
+		func(ctx context.Context, a *administration.Admin, in *AgentInput) (Registration, error) {
 			return registrationOf(a.Enrolments.Approve(ctx, in.Agent))
 		},
 	}
 	DenyAgent = Call[DenyAgentInput, Registration]{
-		Description{Method: "POST", Path: Prefix + "agents/{agent}/deny", ID: "deny-agent", Role: operators.RoleOperator, Command: "agent deny",
+		Description{Method: "POST", Path: Prefix + "agents/{agent}/deny", ID: "deny-agent", Role: administration.RoleOperator, Command: "agent deny",
 			Summary: "Deny a pending registration"},
-		func(ctx context.Context, a *operators.Admin, in *DenyAgentInput) (Registration, error) {
+		func(ctx context.Context, a *administration.Admin, in *DenyAgentInput) (Registration, error) {
 			return registrationOf(a.Enrolments.Deny(ctx, in.Agent, in.Body.Reason))
 		},
 	}
 	RevokeAgent = Call[AgentInput, announce.Agent]{
-		Description{Method: "POST", Path: Prefix + "agents/{agent}/revoke", ID: "revoke-agent", Role: operators.RoleOperator, Command: "agent revoke",
+		Description{Method: "POST", Path: Prefix + "agents/{agent}/revoke", ID: "revoke-agent", Role: administration.RoleOperator, Command: "agent revoke",
 			Summary: "Revoke an agent's access"},
-		func(ctx context.Context, a *operators.Admin, in *AgentInput) (announce.Agent, error) {
+		func(ctx context.Context, a *administration.Admin, in *AgentInput) (announce.Agent, error) {
 			return a.Agents.Revoke(ctx, in.Agent)
 		},
 	}
 	DeleteAgent = Call[AgentInput, announce.Agent]{
-		Description{Method: "DELETE", Path: Prefix + "agents/{agent}", ID: "delete-agent", Role: operators.RoleOperator, Command: "agent delete",
+		Description{Method: "DELETE", Path: Prefix + "agents/{agent}", ID: "delete-agent", Role: administration.RoleOperator, Command: "agent delete",
 			Summary: "Delete a revoked agent"},
-		func(ctx context.Context, a *operators.Admin, in *AgentInput) (announce.Agent, error) {
+		func(ctx context.Context, a *administration.Admin, in *AgentInput) (announce.Agent, error) {
 			return a.Agents.Remove(ctx, in.Agent)
 		},
 	}
@@ -143,7 +143,7 @@ func registrationOf(e store.Enrolment, err error) (Registration, error) {
 	return Registration{e, Stated{r.Labels, r.AgentVersion, r.KubernetesVersion, r.Distribution, r.Provider}}, err
 }
 
-func listAgents(ctx context.Context, a *operators.Admin, in *ListAgentsInput) (Agents, error) {
+func listAgents(ctx context.Context, a *administration.Admin, in *ListAgentsInput) (Agents, error) {
 	labels, err := labelsOf(in.Labels)
 	if err != nil {
 		return Agents{}, err
@@ -192,7 +192,7 @@ type AgentDetail struct {
 	Events []json.RawMessage `json:"events" nullable:"false" doc:"CloudEvents."`
 }
 
-func getAgent(ctx context.Context, a *operators.Admin, in *GetAgentInput) (AgentDetail, error) {
+func getAgent(ctx context.Context, a *administration.Admin, in *GetAgentInput) (AgentDetail, error) {
 	found, err := a.Agents.Get(ctx, in.Agent, in.Events)
 	if err != nil {
 		return AgentDetail{}, err
@@ -218,7 +218,7 @@ type Timeline struct {
 	More   bool              `json:"more" doc:"There are older events."`
 }
 
-func getTimeline(ctx context.Context, a *operators.Admin, in *TimelineInput) (Timeline, error) {
+func getTimeline(ctx context.Context, a *administration.Admin, in *TimelineInput) (Timeline, error) {
 	page, err := a.Agents.Timeline(ctx, in.Agent, announce.TimelineQuery{
 		Namespace: in.Namespace, App: in.App, Types: in.Types, Since: in.Since, Before: in.Before, Limit: in.Limit,
 	})
@@ -271,7 +271,7 @@ type AgentAuditRecord struct {
 	Broken bool `json:"broken,omitempty" doc:"It does not follow the one before."`
 }
 
-func getAgentAudit(ctx context.Context, a *operators.Admin, in *AgentAuditInput) (AgentAudit, error) {
+func getAgentAudit(ctx context.Context, a *administration.Admin, in *AgentAuditInput) (AgentAudit, error) {
 	list := AgentAudit{Items: []AgentAuditRecord{}}
 	lines, err := a.Agents.Audit(ctx, in.Agent, in.Limit)
 	if err != nil {

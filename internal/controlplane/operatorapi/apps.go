@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -18,38 +18,38 @@ const appPath = Prefix + "agents/{agent}/apps/{namespace}/{app}"
 // operator acts.
 var (
 	GetApp = Call[GetAppInput, AppDetail]{
-		Description{Method: "GET", Path: appPath, ID: "get-agent-app", Role: operators.RoleViewer, Command: "pipeops-runner status",
+		Description{Method: "GET", Path: appPath, ID: "get-agent-app", Role: administration.RoleViewer, Command: "pipeops-runner status",
 			Summary: "Show an App and its revisions, as a Runner"}, getApp,
 	}
 	DeployApp = Call[DeployAppInput, runnerapi.App]{
-		Description{Method: "PUT", Path: appPath, ID: "deploy-agent-app", Role: operators.RoleOperator, Command: "pipeops-runner deploy",
+		Description{Method: "PUT", Path: appPath, ID: "deploy-agent-app", Role: administration.RoleOperator, Command: "pipeops-runner deploy",
 			Summary: "Deploy an App, as a Runner", Hidden: []string{"spec"}},
-		func(ctx context.Context, a *operators.Admin, in *DeployAppInput) (runnerapi.App, error) {
+		func(ctx context.Context, a *administration.Admin, in *DeployAppInput) (runnerapi.App, error) {
 			return onAgent(ctx, a, in.AppKey, func(c *client.Client) (runnerapi.App, error) {
 				return c.Apps().Deploy(ctx, in.key(), in.Body.Spec, writing(a))
 			})
 		},
 	}
 	RestartApp = Call[AppInput, runnerapi.App]{
-		Description{Method: "POST", Path: appPath + "/restart", ID: "restart-agent-app", Role: operators.RoleOperator, Command: "pipeops-runner restart",
+		Description{Method: "POST", Path: appPath + "/restart", ID: "restart-agent-app", Role: administration.RoleOperator, Command: "pipeops-runner restart",
 			Summary: "Restart an App, as a Runner"},
-		func(ctx context.Context, a *operators.Admin, in *AppInput) (runnerapi.App, error) {
+		func(ctx context.Context, a *administration.Admin, in *AppInput) (runnerapi.App, error) {
 			return onAgent(ctx, a, in.AppKey, func(c *client.Client) (runnerapi.App, error) { return c.Apps().Restart(ctx, in.key(), writing(a)) })
 		},
 	}
 	ScaleApp = Call[ScaleAppInput, runnerapi.App]{
-		Description{Method: "POST", Path: appPath + "/scale", ID: "scale-agent-app", Role: operators.RoleOperator, Command: "pipeops-runner scale",
+		Description{Method: "POST", Path: appPath + "/scale", ID: "scale-agent-app", Role: administration.RoleOperator, Command: "pipeops-runner scale",
 			Summary: "Set the number of an App's pods, as a Runner"},
-		func(ctx context.Context, a *operators.Admin, in *ScaleAppInput) (runnerapi.App, error) {
+		func(ctx context.Context, a *administration.Admin, in *ScaleAppInput) (runnerapi.App, error) {
 			return onAgent(ctx, a, in.AppKey, func(c *client.Client) (runnerapi.App, error) {
 				return c.Apps().Scale(ctx, in.key(), runnerapi.Scale{Replicas: &in.Body.Replicas}, writing(a))
 			})
 		},
 	}
 	RollbackApp = Call[RollbackAppInput, runnerapi.App]{
-		Description{Method: "POST", Path: appPath + "/rollback", ID: "rollback-agent-app", Role: operators.RoleOperator, Command: "pipeops-runner rollback",
+		Description{Method: "POST", Path: appPath + "/rollback", ID: "rollback-agent-app", Role: administration.RoleOperator, Command: "pipeops-runner rollback",
 			Summary: "Go back to a revision of an App, as a Runner"},
-		func(ctx context.Context, a *operators.Admin, in *RollbackAppInput) (runnerapi.App, error) {
+		func(ctx context.Context, a *administration.Admin, in *RollbackAppInput) (runnerapi.App, error) {
 			return onAgent(ctx, a, in.AppKey, func(c *client.Client) (runnerapi.App, error) {
 				return c.Apps().Rollback(ctx, in.key(), runnerapi.RollbackTo{Revision: in.Body.Revision}, writing(a))
 			})
@@ -120,11 +120,11 @@ type AppDetail struct {
 }
 
 // writing returns how a command is sent: a dry run stays one.
-func writing(a *operators.Admin) runnerapi.WriteOptions {
+func writing(a *administration.Admin) runnerapi.WriteOptions {
 	return runnerapi.WriteOptions{DryRun: a.IsDryRun()}
 }
 
-func getApp(ctx context.Context, a *operators.Admin, in *GetAppInput) (AppDetail, error) {
+func getApp(ctx context.Context, a *administration.Admin, in *GetAppInput) (AppDetail, error) {
 	return onAgent(ctx, a, in.AppKey, func(c *client.Client) (d AppDetail, err error) {
 		if d.App, err = c.Apps().Get(ctx, in.key()); err != nil {
 			return d, err
@@ -145,7 +145,7 @@ func getApp(ctx context.Context, a *operators.Admin, in *GetAppInput) (AppDetail
 }
 
 // onAgent calls an agent as the Runner as which the caller acts.
-func onAgent[T any](ctx context.Context, a *operators.Admin, k AppKey, do func(*client.Client) (T, error)) (T, error) {
+func onAgent[T any](ctx context.Context, a *administration.Admin, k AppKey, do func(*client.Client) (T, error)) (T, error) {
 	var none T
 	at, isVisit := ctx.Value(visitKey{}).(*visit)
 	if !isVisit || a.Settings().Acting == nil {
@@ -159,7 +159,7 @@ func onAgent[T any](ctx context.Context, a *operators.Admin, k AppKey, do func(*
 	return do(c)
 }
 
-func actingClient(ctx context.Context, a *operators.Admin, o store.Operator, agent string) (*client.Client, error) {
+func actingClient(ctx context.Context, a *administration.Admin, o store.Operator, agent string) (*client.Client, error) {
 	found, err := a.Agents.Get(ctx, agent, 0)
 	if err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (s *Server) ReadsApps(ctx context.Context) (store.Operator, error) {
 		return store.Operator{}, problem.Errorf(problem.Unauthorized, "sign in", "there is no caller")
 	}
 	caller, err := identify(ctx)
-	if err == nil && !operators.Includes(caller.Operator.Role, GetApp.Role) {
+	if err == nil && !administration.Includes(caller.Operator.Role, GetApp.Role) {
 		err = problem.Errorf(problem.Forbidden, "have an operator with the role "+GetApp.Role+" do it", "operator %s has no role", caller.Operator.Name)
 	}
 	if err == nil {

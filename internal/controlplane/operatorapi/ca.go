@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -14,22 +14,22 @@ const CodeNotReady problem.Code = "not_ready"
 
 // The calls about the CA.
 var (
-	GetCA = Call[struct{}, operators.CAStatus]{
-		Description{Method: "GET", Path: Prefix + "ca", ID: "get-ca", Role: operators.RoleViewer, Command: "ca get",
+	GetCA = Call[struct{}, administration.CAStatus]{
+		Description{Method: "GET", Path: Prefix + "ca", ID: "get-ca", Role: administration.RoleViewer, Command: "ca get",
 			Summary: "Show the CA, its rotation and what the next step waits for"},
-		func(ctx context.Context, a *operators.Admin, _ *struct{}) (operators.CAStatus, error) {
+		func(ctx context.Context, a *administration.Admin, _ *struct{}) (administration.CAStatus, error) {
 			return a.CA.Status(ctx)
 		},
 	}
-	ListCertificates = Call[CertificatesInput, List[operators.IssuedCertificate]]{
-		Description{Method: "GET", Path: Prefix + "ca/certificates", ID: "list-certificates", Role: operators.RoleViewer, Command: "certificate list",
+	ListCertificates = Call[CertificatesInput, List[administration.IssuedCertificate]]{
+		Description{Method: "GET", Path: Prefix + "ca/certificates", ID: "list-certificates", Role: administration.RoleViewer, Command: "certificate list",
 			Summary: "List the certificates that the CA issued"},
-		func(ctx context.Context, a *operators.Admin, in *CertificatesInput) (List[operators.IssuedCertificate], error) {
-			return listOf(a.CA.Issued(ctx, operators.IssuedOptions{Kind: in.Kind, Name: in.Name, Serial: in.Serial, Limit: in.Limit}))
+		func(ctx context.Context, a *administration.Admin, in *CertificatesInput) (List[administration.IssuedCertificate], error) {
+			return listOf(a.CA.Issued(ctx, administration.IssuedOptions{Kind: in.Kind, Name: in.Name, Serial: in.Serial, Limit: in.Limit}))
 		},
 	}
 	RotateCA = Call[RotateCAInput, CARotation]{
-		Description{Method: "POST", Path: Prefix + "ca/rotation/{step}", ID: "rotate-ca", Role: operators.RoleAdmin, Command: "ca rotate",
+		Description{Method: "POST", Path: Prefix + "ca/rotation/{step}", ID: "rotate-ca", Role: administration.RoleAdmin, Command: "ca rotate",
 			Summary: "Take a step of the CA's rotation"}, rotateCA,
 	}
 )
@@ -56,13 +56,13 @@ type RotateCABody struct {
 
 // CARotation is the CA after a step.
 type CARotation struct {
-	operators.CAStatus
+	administration.CAStatus
 	Changed bool `json:"changed" doc:"False for a step that was taken before, and for a dry run."`
 }
 
-func rotateCA(ctx context.Context, a *operators.Admin, in *RotateCAInput) (CARotation, error) {
-	status, changed, err := a.CA.Rotate(ctx, in.Step, operators.RotateOptions{Force: in.Body.Force, DryRun: a.IsDryRun()})
-	if _, ok := errors.AsType[*operators.NotReadyError](err); ok {
+func rotateCA(ctx context.Context, a *administration.Admin, in *RotateCAInput) (CARotation, error) {
+	status, changed, err := a.CA.Rotate(ctx, in.Step, administration.RotateOptions{Force: in.Body.Force, DryRun: a.IsDryRun()})
+	if _, ok := errors.AsType[*administration.NotReadyError](err); ok {
 		err = problem.New(409, CodeNotReady, "", "%s", err.Error())
 	}
 	return CARotation{status, changed}, err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 )
 
 // Prefix begins the path of every call.
@@ -30,13 +30,13 @@ func (d *Description) Changes() bool { return d.Method != http.MethodGet }
 // Call is a call with its input and output. The input's fields have huma's tags.
 type Call[I, O any] struct {
 	Description
-	run func(ctx context.Context, a *operators.Admin, in *I) (O, error)
+	run func(ctx context.Context, a *administration.Admin, in *I) (O, error)
 }
 
 // Do has a target carry out the call.
 func (c *Call[I, O]) Do(ctx context.Context, t Target, in I) (O, error) {
 	var out O
-	err := t.do(ctx, &c.Description, &in, &out, func(ctx context.Context, a *operators.Admin) (err error) {
+	err := t.do(ctx, &c.Description, &in, &out, func(ctx context.Context, a *administration.Admin) (err error) {
 		out, err = c.run(ctx, a, &in)
 		return err
 	})
@@ -52,7 +52,7 @@ func (c *Call[I, O]) describe() Description { return c.Description }
 // Target carries out calls.
 type Target interface {
 	// do carries out a call. Either run does, or another process, whose answer is decoded into out.
-	do(ctx context.Context, d *Description, in, out any, run func(context.Context, *operators.Admin) error) error
+	do(ctx context.Context, d *Description, in, out any, run func(context.Context, *administration.Admin) error) error
 	// Close releases what the target holds.
 	Close() error
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-retryablehttp"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 )
@@ -37,12 +37,12 @@ type Client struct {
 	url  string
 	http *retryablehttp.Client
 
-	credentials operators.Credentials
+	credentials administration.Credentials
 	renewal     *Renewal // nil for none
 }
 
 // NewClient returns a client with an operator's credentials.
-func NewClient(c operators.Credentials, version string) (*Client, error) {
+func NewClient(c administration.Credentials, version string) (*Client, error) {
 	config, err := c.TLSConfig()
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-func (c *Client) do(ctx context.Context, d *Description, in, out any, _ func(context.Context, *operators.Admin) error) error {
+func (c *Client) do(ctx context.Context, d *Description, in, out any, _ func(context.Context, *administration.Admin) error) error {
 	if w := writeOf(in); w != nil && w.IdempotencyKey == "" {
 		w.IdempotencyKey = uuid.NewString()
 	}

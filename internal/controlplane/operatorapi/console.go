@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
@@ -14,7 +14,7 @@ const ConsolePath = "/console"
 
 // CreateConsoleCode makes the code with which the caller's browser signs in.
 var CreateConsoleCode = Call[ConsoleCodeInput, ConsoleCode]{
-	Description{Method: "POST", Path: Prefix + "console/codes", ID: "create-console-code", Role: operators.RoleViewer, Command: "console",
+	Description{Method: "POST", Path: Prefix + "console/codes", ID: "create-console-code", Role: administration.RoleViewer, Command: "console",
 		Summary: "Create a code with which a browser signs in to the console, once", Once: true}, createConsoleCode,
 }
 
@@ -28,7 +28,7 @@ type ConsoleCode struct {
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 
-func createConsoleCode(ctx context.Context, a *operators.Admin, _ *ConsoleCodeInput) (ConsoleCode, error) {
+func createConsoleCode(ctx context.Context, a *administration.Admin, _ *ConsoleCodeInput) (ConsoleCode, error) {
 	at, isVisit := ctx.Value(visitKey{}).(*visit)
 	if isVisit && at.caller.Operator.Serial != "" && a.Settings().ConsoleCode != nil {
 		return newConsoleCode(ctx, a, at.caller.Operator)
@@ -37,7 +37,7 @@ func createConsoleCode(ctx context.Context, a *operators.Admin, _ *ConsoleCodeIn
 		"the console is opened with an operator's credentials")
 }
 
-func newConsoleCode(ctx context.Context, a *operators.Admin, operator store.Operator) (ConsoleCode, error) {
+func newConsoleCode(ctx context.Context, a *administration.Admin, operator store.Operator) (ConsoleCode, error) {
 	at, err := a.Advertised(ctx)
 	if err != nil || a.IsDryRun() {
 		return ConsoleCode{}, err

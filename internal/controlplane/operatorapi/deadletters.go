@@ -3,7 +3,7 @@ package operatorapi
 import (
 	"context"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/publish"
 )
@@ -11,15 +11,15 @@ import (
 // The calls about announcements that Runners could not process.
 var (
 	ListDeadLetters = Call[DeadLettersInput, DeadLetters]{
-		Description{Method: "GET", Path: Prefix + "dead-letters", ID: "list-dead-letters", Role: operators.RoleViewer, Command: "dead-letter list",
+		Description{Method: "GET", Path: Prefix + "dead-letters", ID: "list-dead-letters", Role: administration.RoleViewer, Command: "dead-letter list",
 			Summary: "List announcements that Runners could not process"}, listDeadLetters,
 	}
 	RequeueDeadLetters = Call[ChosenInput, Requeued]{
-		Description{Method: "POST", Path: Prefix + "dead-letters/requeue", ID: "requeue-dead-letters", Role: operators.RoleOperator, Command: "dead-letter requeue",
+		Description{Method: "POST", Path: Prefix + "dead-letters/requeue", ID: "requeue-dead-letters", Role: administration.RoleOperator, Command: "dead-letter requeue",
 			Summary: "Send dead letters to their Runners again"}, requeueDeadLetters,
 	}
 	DeleteDeadLetters = Call[ChosenInput, Dropped]{
-		Description{Method: "POST", Path: Prefix + "dead-letters/delete", ID: "delete-dead-letters", Role: operators.RoleOperator, Command: "dead-letter delete",
+		Description{Method: "POST", Path: Prefix + "dead-letters/delete", ID: "delete-dead-letters", Role: administration.RoleOperator, Command: "dead-letter delete",
 			Summary: "Delete dead letters"}, dropDeadLetters,
 	}
 )
@@ -65,7 +65,7 @@ type Dropped struct {
 	Dropped []publish.DeadLetter `json:"dropped" nullable:"false"`
 }
 
-func listDeadLetters(ctx context.Context, a *operators.Admin, in *DeadLettersInput) (DeadLetters, error) {
+func listDeadLetters(ctx context.Context, a *administration.Admin, in *DeadLettersInput) (DeadLetters, error) {
 	letters, err := deadLetters(ctx, a)
 	if err != nil {
 		return DeadLetters{}, err
@@ -76,7 +76,7 @@ func listDeadLetters(ctx context.Context, a *operators.Admin, in *DeadLettersInp
 }
 
 // deadLetters returns access to the broker's dead letters.
-func deadLetters(ctx context.Context, a *operators.Admin) (*publish.DeadLetters, error) {
+func deadLetters(ctx context.Context, a *administration.Admin) (*publish.DeadLetters, error) {
 	broker := a.Settings().Broker
 	if len(broker.URLs) == 0 {
 		return nil, problem.Errorf(problem.Conflict, "start `pipeops-controlplane serve` with --broker-url-file", "the control plane has no broker")
@@ -100,7 +100,7 @@ func picked(ctx context.Context, letters *publish.DeadLetters, chosen func(publi
 	return some, err
 }
 
-func requeueDeadLetters(ctx context.Context, a *operators.Admin, in *ChosenInput) (Requeued, error) {
+func requeueDeadLetters(ctx context.Context, a *administration.Admin, in *ChosenInput) (Requeued, error) {
 	chosen, err := in.Body.chosen()
 	if err != nil {
 		return Requeued{}, err
@@ -124,7 +124,7 @@ func requeueDeadLetters(ctx context.Context, a *operators.Admin, in *ChosenInput
 	return answer, err
 }
 
-func dropDeadLetters(ctx context.Context, a *operators.Admin, in *ChosenInput) (Dropped, error) {
+func dropDeadLetters(ctx context.Context, a *administration.Admin, in *ChosenInput) (Dropped, error) {
 	chosen, err := in.Body.chosen()
 	if err != nil {
 		return Dropped{}, err

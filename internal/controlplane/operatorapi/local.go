@@ -7,7 +7,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 )
 
 // Local carries out calls on a control plane's data in this process. Access to the data directory
@@ -20,7 +20,7 @@ type Local struct {
 }
 
 // NewLocal returns a target for the data that an Admin has opened. Close closes it.
-func NewLocal(admin *operators.Admin, log zerolog.Logger) *Local {
+func NewLocal(admin *administration.Admin, log zerolog.Logger) *Local {
 	who := "local"
 	if u, err := user.Current(); err == nil {
 		who += "/" + u.Username
@@ -35,7 +35,7 @@ func NewLocal(admin *operators.Admin, log zerolog.Logger) *Local {
 	return l
 }
 
-func (l *Local) do(ctx context.Context, d *Description, in, _ any, run func(context.Context, *operators.Admin) error) error {
+func (l *Local) do(ctx context.Context, d *Description, in, _ any, run func(context.Context, *administration.Admin) error) error {
 	r := newRecord(d, l.who, "", "", l.now())
 	err := l.perform(ctx, d, in, r, run)
 	recorded := err

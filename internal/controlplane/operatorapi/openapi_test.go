@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 )
 
 //go:generate go test . -run UpToDate -update
@@ -67,10 +67,10 @@ func TestCalls_Described(t *testing.T) {
 	for _, c := range operatorapi.Calls() {
 		assert.False(t, seen[c.ID], "%s is there twice", c.ID)
 		seen[c.ID] = true
-		assert.Contains(t, operators.Roles, c.Role, c.ID)
+		assert.Contains(t, administration.Roles, c.Role, c.ID)
 		assert.NotEmpty(t, c.Summary, c.ID)
 		assert.NotEmpty(t, c.Command, c.ID)
-		assert.False(t, c.Changes() && c.Role == operators.RoleViewer && !slices.Contains(ofOneself, c.ID), "%s: a viewer changes nothing", c.ID)
+		assert.False(t, c.Changes() && c.Role == administration.RoleViewer && !slices.Contains(ofOneself, c.ID), "%s: a viewer changes nothing", c.ID)
 	}
 	text, err := operatorapi.OpenAPI("v1")
 	require.NoError(t, err)

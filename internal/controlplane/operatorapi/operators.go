@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -16,50 +16,50 @@ import (
 // The calls about operators and what they did.
 var (
 	ListOperators = Call[struct{}, List[store.Operator]]{
-		Description{Method: "GET", Path: Prefix + "operators", ID: "list-operators", Role: operators.RoleAdmin, Command: "operator list",
+		Description{Method: "GET", Path: Prefix + "operators", ID: "list-operators", Role: administration.RoleAdmin, Command: "operator list",
 			Summary: "List operators, including revoked ones"},
-		func(ctx context.Context, a *operators.Admin, _ *struct{}) (List[store.Operator], error) {
+		func(ctx context.Context, a *administration.Admin, _ *struct{}) (List[store.Operator], error) {
 			return listOf(a.Operators.List(ctx))
 		},
 	}
-	CreateOperator = Call[CreateOperatorInput, operators.Credentials]{
-		Description{Method: "POST", Path: Prefix + "operators", ID: "create-operator", Role: operators.RoleAdmin, Command: "operator create",
+	CreateOperator = Call[CreateOperatorInput, administration.Credentials]{
+		Description{Method: "POST", Path: Prefix + "operators", ID: "create-operator", Role: administration.RoleAdmin, Command: "operator create",
 			Summary: "Create an operator and its credentials", Once: true}, createOperator,
 	}
 	RevokeOperator = Call[OperatorInput, Done]{
-		Description{Method: "POST", Path: Prefix + "operators/{operator}/revoke", ID: "revoke-operator", Role: operators.RoleAdmin, Command: "operator revoke",
+		Description{Method: "POST", Path: Prefix + "operators/{operator}/revoke", ID: "revoke-operator", Role: administration.RoleAdmin, Command: "operator revoke",
 			Summary: "Revoke an operator's certificate"},
-		func(ctx context.Context, a *operators.Admin, in *OperatorInput) (Done, error) {
+		func(ctx context.Context, a *administration.Admin, in *OperatorInput) (Done, error) {
 			return Done{}, a.Operators.Revoke(ctx, in.Operator)
 		},
 	}
 	ListOperatorRunners = Call[struct{}, List[store.ActingOperator]]{
-		Description{Method: "GET", Path: Prefix + "operators/runners", ID: "list-operator-runners", Role: operators.RoleAdmin, Command: "operator runner list",
+		Description{Method: "GET", Path: Prefix + "operators/runners", ID: "list-operator-runners", Role: administration.RoleAdmin, Command: "operator runner list",
 			Summary: "List the operators who act as Runners in the console"},
-		func(ctx context.Context, a *operators.Admin, _ *struct{}) (List[store.ActingOperator], error) {
+		func(ctx context.Context, a *administration.Admin, _ *struct{}) (List[store.ActingOperator], error) {
 			return listOf(a.Operators.Acting(ctx))
 		},
 	}
 	SetOperatorRunner = Call[SetOperatorRunnerInput, Done]{
-		Description{Method: "POST", Path: Prefix + "operators/runners", ID: "set-operator-runner", Role: operators.RoleAdmin, Command: "operator runner set",
+		Description{Method: "POST", Path: Prefix + "operators/runners", ID: "set-operator-runner", Role: administration.RoleAdmin, Command: "operator runner set",
 			Summary: "Have an operator act as a Runner in the console"},
-		func(ctx context.Context, a *operators.Admin, in *SetOperatorRunnerInput) (Done, error) {
+		func(ctx context.Context, a *administration.Admin, in *SetOperatorRunnerInput) (Done, error) {
 			return Done{}, a.Operators.ActAs(ctx, in.Body.Operator, in.Body.Runner)
 		},
 	}
 	DeleteOperatorRunner = Call[DeleteOperatorRunnerInput, Done]{
-		Description{Method: "POST", Path: Prefix + "operators/runners/delete", ID: "delete-operator-runner", Role: operators.RoleAdmin, Command: "operator runner delete",
+		Description{Method: "POST", Path: Prefix + "operators/runners/delete", ID: "delete-operator-runner", Role: administration.RoleAdmin, Command: "operator runner delete",
 			Summary: "Have an operator act as no Runner"},
-		func(ctx context.Context, a *operators.Admin, in *DeleteOperatorRunnerInput) (Done, error) {
+		func(ctx context.Context, a *administration.Admin, in *DeleteOperatorRunnerInput) (Done, error) {
 			return Done{}, a.Operators.ActNoMore(ctx, in.Body.Operator)
 		},
 	}
 	GetOperatorAudit = Call[OperatorAuditInput, OperatorAudit]{
-		Description{Method: "GET", Path: Prefix + "audit", ID: "get-operator-audit", Role: operators.RoleAdmin, Command: "operator audit list",
+		Description{Method: "GET", Path: Prefix + "audit", ID: "get-operator-audit", Role: administration.RoleAdmin, Command: "operator audit list",
 			Summary: "List what operators did, oldest first"}, getOperatorAudit,
 	}
 	VerifyOperatorAudit = Call[VerifyAuditInput, audit.Report]{
-		Description{Method: "GET", Path: Prefix + "audit/verification", ID: "verify-operator-audit", Role: operators.RoleAdmin, Command: "operator audit verify",
+		Description{Method: "GET", Path: Prefix + "audit/verification", ID: "verify-operator-audit", Role: administration.RoleAdmin, Command: "operator audit verify",
 			Summary: "Check the chain of the operators' audit log"}, verifyOperatorAudit,
 	}
 )
@@ -107,9 +107,9 @@ type CreateOperatorBody struct {
 	Replace bool     `json:"replace,omitempty" doc:"Replace the credentials and the role of an existing operator."`
 }
 
-func createOperator(ctx context.Context, a *operators.Admin, in *CreateOperatorInput) (operators.Credentials, error) {
-	ttl := cmp.Or(time.Duration(in.Body.TTL), operators.DefaultOperatorTTL)
-	return a.Operators.Create(ctx, operators.OperatorOptions{Name: in.Body.Name, Role: in.Body.Role, TTL: ttl, Replace: in.Body.Replace})
+func createOperator(ctx context.Context, a *administration.Admin, in *CreateOperatorInput) (administration.Credentials, error) {
+	ttl := cmp.Or(time.Duration(in.Body.TTL), administration.DefaultOperatorTTL)
+	return a.Operators.Create(ctx, administration.OperatorOptions{Name: in.Body.Name, Role: in.Body.Role, TTL: ttl, Replace: in.Body.Replace})
 }
 
 // OperatorAuditInput selects from the operators' audit log.
@@ -150,7 +150,7 @@ type OperatorRecord struct {
 	Hash        string                 `json:"hash"`
 }
 
-func getOperatorAudit(ctx context.Context, a *operators.Admin, in *OperatorAuditInput) (OperatorAudit, error) {
+func getOperatorAudit(ctx context.Context, a *administration.Admin, in *OperatorAuditInput) (OperatorAudit, error) {
 	found, err := audit.Read(ctx, auditStore{a.Database()}, in.After, in.Limit)
 	if err != nil {
 		return OperatorAudit{}, err
@@ -166,6 +166,6 @@ func getOperatorAudit(ctx context.Context, a *operators.Admin, in *OperatorAudit
 	return list, nil
 }
 
-func verifyOperatorAudit(ctx context.Context, a *operators.Admin, in *VerifyAuditInput) (audit.Report, error) {
+func verifyOperatorAudit(ctx context.Context, a *administration.Admin, in *VerifyAuditInput) (audit.Report, error) {
 	return audit.Verify(ctx, auditStore{a.Database()}, runnerapi.AuditHead{Seq: in.Seq, Hash: in.Hash})
 }

@@ -6,22 +6,22 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
 // performer carries out calls on a control plane's data.
 type performer struct {
 	recorder
-	admin *operators.Admin
+	admin *administration.Admin
 	log   zerolog.Logger
 }
 
 // perform carries out an admitted call. A change is in the audit log before it is
 // made.
-func (p *performer) perform(ctx context.Context, d *Description, in any, r *record, run func(context.Context, *operators.Admin) error) error {
+func (p *performer) perform(ctx context.Context, d *Description, in any, r *record, run func(context.Context, *administration.Admin) error) error {
 	r.about(d, in)
 	admin := p.admin
 	switch w := writeOf(in); {

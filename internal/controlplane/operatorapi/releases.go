@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
@@ -12,21 +12,21 @@ import (
 
 // The calls about versions that are offered to agents.
 var (
-	ListReleases = Call[struct{}, List[operators.Offered]]{
-		Description{Method: "GET", Path: Prefix + "releases", ID: "list-offers", Role: operators.RoleViewer, Command: "offer list",
+	ListReleases = Call[struct{}, List[administration.Offered]]{
+		Description{Method: "GET", Path: Prefix + "releases", ID: "list-offers", Role: administration.RoleViewer, Command: "offer list",
 			Summary: "List offered versions, and how far the agents are"},
-		func(ctx context.Context, a *operators.Admin, _ *struct{}) (List[operators.Offered], error) {
+		func(ctx context.Context, a *administration.Admin, _ *struct{}) (List[administration.Offered], error) {
 			return listOf(a.Releases.List(ctx))
 		},
 	}
 	CreateOffer = Call[CreateOfferInput, store.Release]{
-		Description{Method: "POST", Path: Prefix + "releases", ID: "create-offer", Role: operators.RoleAdmin, Command: "offer create",
+		Description{Method: "POST", Path: Prefix + "releases", ID: "create-offer", Role: administration.RoleAdmin, Command: "offer create",
 			Summary: "Offer a signed version to agents", Hidden: []string{"manifest", "signature"}}, createOffer,
 	}
 	DeleteOffer = Call[WithdrawInput, List[store.Release]]{
-		Description{Method: "DELETE", Path: Prefix + "releases/{release}", ID: "delete-offer", Role: operators.RoleAdmin, Command: "offer delete",
+		Description{Method: "DELETE", Path: Prefix + "releases/{release}", ID: "delete-offer", Role: administration.RoleAdmin, Command: "offer delete",
 			Summary: "Delete an offer, or all offers of a version"},
-		func(ctx context.Context, a *operators.Admin, in *WithdrawInput) (List[store.Release], error) {
+		func(ctx context.Context, a *administration.Admin, in *WithdrawInput) (List[store.Release], error) {
 			return listOf(a.Releases.Withdraw(ctx, in.Release))
 		},
 	}
@@ -55,7 +55,7 @@ type CreateOfferBody struct {
 	Labels     map[string]string `json:"labels,omitempty" doc:"Labels that an agent must have."`
 }
 
-func createOffer(ctx context.Context, a *operators.Admin, in *CreateOfferInput) (store.Release, error) {
+func createOffer(ctx context.Context, a *administration.Admin, in *CreateOfferInput) (store.Release, error) {
 	b := in.Body
 	keys, err := release.ParseKeys(strings.Join(b.Keys, ","))
 	if err != nil {
@@ -64,7 +64,7 @@ func createOffer(ctx context.Context, a *operators.Admin, in *CreateOfferInput) 
 	if need := max(1, b.Signatures); need > len(keys) {
 		return store.Release{}, problem.Errorf(problem.Invalid, "name each signer's key", "%d signatures cannot be of %d keys", need, len(keys)).WithField("signatures")
 	}
-	return a.Releases.Offer(ctx, operators.ReleaseOptions{
+	return a.Releases.Offer(ctx, administration.ReleaseOptions{
 		Manifest: b.Manifest, Signature: b.Signature, Trust: release.Trust{Keys: keys, Signatures: max(1, b.Signatures)},
 		URL: b.URL, Agents: b.Agents, Labels: b.Labels,
 	})

@@ -6,23 +6,23 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
 // RenewOperator renews the certificate with which it is called.
-var RenewOperator = Call[RenewOperatorInput, operators.Renewed]{
-	Description{Method: "POST", Path: Prefix + "certificate", ID: "renew-operator", Role: operators.RoleViewer, Command: "COMMAND --credentials FILE",
+var RenewOperator = Call[RenewOperatorInput, administration.Renewed]{
+	Description{Method: "POST", Path: Prefix + "certificate", ID: "renew-operator", Role: administration.RoleViewer, Command: "COMMAND --credentials FILE",
 		Summary: "Renew the certificate of the operator who calls, with the same key"}, renewOperator,
 }
 
 // RenewOperatorInput has nothing but what every change has.
 type RenewOperatorInput struct{ Write }
 
-func renewOperator(ctx context.Context, a *operators.Admin, _ *RenewOperatorInput) (operators.Renewed, error) {
+func renewOperator(ctx context.Context, a *administration.Admin, _ *RenewOperatorInput) (administration.Renewed, error) {
 	at, isVisit := ctx.Value(visitKey{}).(*visit)
 	if !isVisit || at.caller.Presented == nil {
-		return operators.Renewed{}, problem.Errorf(problem.Conflict, "call with an operator's certificate", "there is no certificate to renew")
+		return administration.Renewed{}, problem.Errorf(problem.Conflict, "call with an operator's certificate", "there is no certificate to renew")
 	}
 	return a.Operators.Renew(ctx, at.caller.Operator.Name, at.caller.Presented)
 }
@@ -31,13 +31,13 @@ func renewOperator(ctx context.Context, a *operators.Admin, _ *RenewOperatorInpu
 // life over renews it.
 type Renewal struct {
 	// Save keeps the renewed credentials.
-	Save func(operators.Credentials) error
+	Save func(administration.Credentials) error
 	// Note is called with the reason why the certificate was not renewed. It stays in use.
 	Note func(error)
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	credentials operators.Credentials
+	credentials administration.Credentials
 	renewing    bool
 }
 

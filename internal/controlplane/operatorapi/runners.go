@@ -5,7 +5,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -14,21 +14,21 @@ import (
 // The calls about Runners.
 var (
 	ListRunners = Call[struct{}, List[Runner]]{
-		Description{Method: "GET", Path: Prefix + "runners", ID: "list-runners", Role: operators.RoleViewer, Command: "runner list",
+		Description{Method: "GET", Path: Prefix + "runners", ID: "list-runners", Role: administration.RoleViewer, Command: "runner list",
 			Summary: "List Runners, including revoked ones"}, listRunners,
 	}
 	CreateRunner = Call[CreateRunnerInput, credentials.Credentials]{
-		Description{Method: "POST", Path: Prefix + "runners", ID: "create-runner", Role: operators.RoleOperator, Command: "runner create",
+		Description{Method: "POST", Path: Prefix + "runners", ID: "create-runner", Role: administration.RoleOperator, Command: "runner create",
 			Summary: "Create a Runner and its credentials", Once: true, Hidden: []string{"brokerUrl"}}, createRunner,
 	}
 	GrantRunner = Call[GrantRunnerInput, credentials.Credentials]{
-		Description{Method: "POST", Path: Prefix + "runners/{runner}/grant", ID: "grant-runner", Role: operators.RoleOperator, Command: "runner grant",
+		Description{Method: "POST", Path: Prefix + "runners/{runner}/grant", ID: "grant-runner", Role: administration.RoleOperator, Command: "runner grant",
 			Summary: "Change which agents a Runner may see and reach, with new credentials", Once: true, Hidden: []string{"brokerUrl"}}, grantRunner,
 	}
 	RevokeRunner = Call[RunnerInput, Done]{
-		Description{Method: "POST", Path: Prefix + "runners/{runner}/revoke", ID: "revoke-runner", Role: operators.RoleOperator, Command: "runner revoke",
+		Description{Method: "POST", Path: Prefix + "runners/{runner}/revoke", ID: "revoke-runner", Role: administration.RoleOperator, Command: "runner revoke",
 			Summary: "Revoke a Runner's certificate"},
-		func(ctx context.Context, a *operators.Admin, in *RunnerInput) (Done, error) {
+		func(ctx context.Context, a *administration.Admin, in *RunnerInput) (Done, error) {
 			return Done{}, a.Runners.Revoke(ctx, in.Runner)
 		},
 	}
@@ -74,7 +74,7 @@ type Runner struct {
 	TTL Duration `json:"ttl" doc:"Lifetime of each of its certificates."`
 }
 
-func listRunners(ctx context.Context, a *operators.Admin, _ *struct{}) (List[Runner], error) {
+func listRunners(ctx context.Context, a *administration.Admin, _ *struct{}) (List[Runner], error) {
 	runners, err := a.Runners.List(ctx)
 	list := make([]Runner, len(runners))
 	for i, r := range runners {
@@ -91,18 +91,18 @@ func grantOf(selector string) (credentials.Grant, error) {
 	return grant, nil
 }
 
-func createRunner(ctx context.Context, a *operators.Admin, in *CreateRunnerInput) (credentials.Credentials, error) {
+func createRunner(ctx context.Context, a *administration.Admin, in *CreateRunnerInput) (credentials.Credentials, error) {
 	grant, err := grantOf(in.Body.Agents)
 	if err != nil {
 		return credentials.Credentials{}, err
 	}
-	ttl := cmp.Or(time.Duration(in.Body.TTL), operators.DefaultRunnerTTL)
-	return a.Runners.Issue(ctx, operators.RunnerOptions{
+	ttl := cmp.Or(time.Duration(in.Body.TTL), administration.DefaultRunnerTTL)
+	return a.Runners.Issue(ctx, administration.RunnerOptions{
 		Name: in.Body.Name, TTL: ttl, Agents: grant, BrokerURL: in.Body.BrokerURL, Replace: in.Body.Replace,
 	})
 }
 
-func grantRunner(ctx context.Context, a *operators.Admin, in *GrantRunnerInput) (credentials.Credentials, error) {
+func grantRunner(ctx context.Context, a *administration.Admin, in *GrantRunnerInput) (credentials.Credentials, error) {
 	grant, err := grantOf(in.Body.Agents)
 	if err != nil {
 		return credentials.Credentials{}, err

@@ -18,7 +18,7 @@ import (
 	"github.com/rs/zerolog"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
@@ -54,7 +54,7 @@ type Caller struct {
 type Config struct {
 	// Identify returns the caller, with an error unless that is an operator with valid credentials.
 	Identify func(*http.Request) (Caller, error)
-	Settings operators.Settings
+	Settings administration.Settings
 	// Name is of this control plane, for the audit log.
 	Name, Version string
 	Log           zerolog.Logger
@@ -79,7 +79,7 @@ type server struct {
 
 // NewServer returns the server for a control plane's data, which the Admin has opened. Close closes
 // it.
-func NewServer(admin *operators.Admin, cfg Config) *Server {
+func NewServer(admin *administration.Admin, cfg Config) *Server {
 	admin = admin.With(cfg.Settings)
 	p := performer{newRecorder(admin.Database(), cfg.Name, admin.Now, cfg.Log), admin, cfg.Log}
 	s := &server{performer: p, store: admin.Database(), identify: cfg.Identify, refused: limit.NewFailures[string](refusalBurst, refusalEvery)}
@@ -186,7 +186,7 @@ func (c *Call[I, O]) register(s *server) {
 	var in I
 	huma.Register(s.api, s.operation(&c.Description, inputOf(&in).body != nil), func(ctx context.Context, in *I) (*output[O], error) {
 		out := &output[O]{}
-		err := s.carryOut(ctx, &c.Description, in, &out.Body, func(ctx context.Context, a *operators.Admin) (err error) {
+		err := s.carryOut(ctx, &c.Description, in, &out.Body, func(ctx context.Context, a *administration.Admin) (err error) {
 			out.Body, err = c.run(ctx, a, in)
 			return err
 		})
@@ -226,7 +226,7 @@ func bodyless(ctx huma.Context, next func(huma.Context)) {
 }
 
 // carryOut carries out a call that admit has admitted.
-func (s *server) carryOut(ctx context.Context, d *Description, in, out any, run func(context.Context, *operators.Admin) error) error {
+func (s *server) carryOut(ctx context.Context, d *Description, in, out any, run func(context.Context, *administration.Admin) error) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	at := visitOf(ctx)
@@ -246,7 +246,7 @@ func failed(ctx context.Context, err error) *problem.Error {
 	switch {
 	case !ok:
 		return problem.Unexpected()
-	case isVisit && at.caller.Operator.Role == operators.RoleAdmin:
+	case isVisit && at.caller.Operator.Role == administration.RoleAdmin:
 		return failure.Explained()
 	}
 	return failure.Problem()

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/test/admintest"
@@ -70,9 +70,9 @@ func TestOperatorAPI_Roles(t *testing.T) {
 		a.Advance(time.Hour) // so that the limit of refusals is not reached
 		path := strings.TrimPrefix(parameter.ReplaceAllString(c.Path, "x"), operatorapi.Prefix)
 		assert.Equal(t, http.StatusUnauthorized, a.call("", c.Method, path, "").Code, c.ID)
-		for _, role := range operators.Roles {
+		for _, role := range administration.Roles {
 			status := a.call(role, c.Method, path, "", "Idempotency-Key", "bad key").Code // no change is carried out
-			assert.Equal(t, !operators.Includes(role, c.Role), status == http.StatusForbidden, "%s as %s: %d", c.ID, role, status)
+			assert.Equal(t, !administration.Includes(role, c.Role), status == http.StatusForbidden, "%s as %s: %d", c.ID, role, status)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func TestClient_CallsServer(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "tcp", listening.Listener.Addr().String())
 	}, "1.2.3")
 	admin := func(context.Context) (operatorapi.Caller, error) {
-		return operatorapi.Caller{Operator: store.Operator{Name: "console", Role: operators.RoleAdmin}, Proven: "operator/console"}, nil
+		return operatorapi.Caller{Operator: store.Operator{Name: "console", Role: administration.RoleAdmin}, Proven: "operator/console"}, nil
 	}
 	for name, c := range map[string]*operatorapi.Client{"socket": socket, "within": a.Within()} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestClient_CallsServer(t *testing.T) {
 			require.GreaterOrEqual(t, i, 0)
 			assert.Equal(t, operatorapi.Duration(time.Hour), runners.Items[i].TTL)
 			operator, err := operatorapi.CreateOperator.Do(ctx, c, operatorapi.CreateOperatorInput{
-				Body: operatorapi.CreateOperatorBody{Name: name, Role: operators.RoleViewer},
+				Body: operatorapi.CreateOperatorBody{Name: name, Role: administration.RoleViewer},
 			})
 			require.NoError(t, err)
 			assert.Equal(t, name, operator.Operator)
@@ -205,7 +205,7 @@ func TestLocal_AuditsChanges(t *testing.T) {
 	p := admintest.Open(t)
 	p.Agent(t, "shop")
 	open := func() *operatorapi.Local {
-		admin, err := operators.Open(t.Context(), p.Data, p.Clock)
+		admin, err := administration.Open(t.Context(), p.Data, p.Clock)
 		require.NoError(t, err)
 		return operatorapi.NewLocal(admin, zerolog.Nop())
 	}

@@ -4,19 +4,19 @@ import (
 	"context"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 )
 
 // The calls about sessions in the console.
 var (
 	ListConsoleSessions = Call[struct{}, List[ConsoleSession]]{
-		Description{Method: "GET", Path: Prefix + "operators/sessions", ID: "list-console-sessions", Role: operators.RoleAdmin, Command: "operator session list",
+		Description{Method: "GET", Path: Prefix + "operators/sessions", ID: "list-console-sessions", Role: administration.RoleAdmin, Command: "operator session list",
 			Summary: "List operators' sessions in the console"}, listConsoleSessions,
 	}
 	DeleteConsoleSessions = Call[DeleteConsoleSessionsInput, SessionsEnded]{
-		Description{Method: "POST", Path: Prefix + "operators/sessions/delete", ID: "delete-console-sessions", Role: operators.RoleAdmin, Command: "operator session delete",
+		Description{Method: "POST", Path: Prefix + "operators/sessions/delete", ID: "delete-console-sessions", Role: administration.RoleAdmin, Command: "operator session delete",
 			Summary: "End all sessions of an operator in the console"},
-		func(ctx context.Context, a *operators.Admin, in *DeleteConsoleSessionsInput) (SessionsEnded, error) {
+		func(ctx context.Context, a *administration.Admin, in *DeleteConsoleSessionsInput) (SessionsEnded, error) {
 			n, err := a.Operators.EndSessions(ctx, in.Body.Operator)
 			return SessionsEnded{n}, err
 		},
@@ -46,7 +46,7 @@ type SessionsEnded struct {
 	Ended int `json:"ended"`
 }
 
-func listConsoleSessions(ctx context.Context, a *operators.Admin, _ *struct{}) (List[ConsoleSession], error) {
+func listConsoleSessions(ctx context.Context, a *administration.Admin, _ *struct{}) (List[ConsoleSession], error) {
 	found, err := a.Operators.Sessions(ctx)
 	list := make([]ConsoleSession, len(found))
 	for i, s := range found {

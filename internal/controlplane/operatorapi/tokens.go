@@ -4,28 +4,28 @@ import (
 	"context"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
 // The calls about enrolment tokens.
 var (
 	ListTokens = Call[struct{}, List[Token]]{
-		Description{Method: "GET", Path: Prefix + "tokens", ID: "list-tokens", Role: operators.RoleViewer, Command: "token list",
+		Description{Method: "GET", Path: Prefix + "tokens", ID: "list-tokens", Role: administration.RoleViewer, Command: "token list",
 			Summary: "List enrolment tokens, without their secrets"}, listTokens,
 	}
 	CreateToken = Call[CreateTokenInput, NewToken]{
-		Description{Method: "POST", Path: Prefix + "tokens", ID: "create-token", Role: operators.RoleOperator, Command: "token create",
+		Description{Method: "POST", Path: Prefix + "tokens", ID: "create-token", Role: administration.RoleOperator, Command: "token create",
 			Summary: "Create an enrolment token", Once: true}, createToken,
 	}
 	RotateToken = Call[RotateTokenInput, NewToken]{
-		Description{Method: "POST", Path: Prefix + "tokens/{id}/rotate", ID: "rotate-token", Role: operators.RoleOperator, Command: "token rotate",
+		Description{Method: "POST", Path: Prefix + "tokens/{id}/rotate", ID: "rotate-token", Role: administration.RoleOperator, Command: "token rotate",
 			Summary: "Replace an enrolment token", Once: true}, rotateToken,
 	}
 	RevokeToken = Call[TokenInput, Done]{
-		Description{Method: "POST", Path: Prefix + "tokens/{id}/revoke", ID: "revoke-token", Role: operators.RoleOperator, Command: "token revoke",
+		Description{Method: "POST", Path: Prefix + "tokens/{id}/revoke", ID: "revoke-token", Role: administration.RoleOperator, Command: "token revoke",
 			Summary: "Revoke an enrolment token"},
-		func(ctx context.Context, a *operators.Admin, in *TokenInput) (Done, error) {
+		func(ctx context.Context, a *administration.Admin, in *TokenInput) (Done, error) {
 			return Done{}, a.Tokens.Revoke(ctx, in.ID)
 		},
 	}
@@ -81,7 +81,7 @@ type Token struct {
 	LastUsedByName string `json:"lastUsedByName,omitempty"`
 }
 
-func listTokens(ctx context.Context, a *operators.Admin, _ *struct{}) (List[Token], error) {
+func listTokens(ctx context.Context, a *administration.Admin, _ *struct{}) (List[Token], error) {
 	tokens, err := a.Tokens.List(ctx)
 	if err != nil {
 		return List[Token]{}, err
@@ -105,9 +105,9 @@ func listTokens(ctx context.Context, a *operators.Admin, _ *struct{}) (List[Toke
 	return listOf(list, nil)
 }
 
-func createToken(ctx context.Context, a *operators.Admin, in *CreateTokenInput) (NewToken, error) {
+func createToken(ctx context.Context, a *administration.Admin, in *CreateTokenInput) (NewToken, error) {
 	b := in.Body
-	token, kept, err := a.Tokens.Create(ctx, operators.TokenOptions{
+	token, kept, err := a.Tokens.Create(ctx, administration.TokenOptions{
 		Name: b.Name, Labels: b.Labels, Uses: b.Uses, TTL: time.Duration(b.TTL), Approve: b.Approve,
 	})
 	if err != nil || a.IsDryRun() {
@@ -116,7 +116,7 @@ func createToken(ctx context.Context, a *operators.Admin, in *CreateTokenInput) 
 	return NewToken{token.Reveal(), kept, token.Address}, nil
 }
 
-func rotateToken(ctx context.Context, a *operators.Admin, in *RotateTokenInput) (NewToken, error) {
+func rotateToken(ctx context.Context, a *administration.Admin, in *RotateTokenInput) (NewToken, error) {
 	token, kept, err := a.Tokens.Rotate(ctx, in.ID, time.Duration(in.Body.Overlap))
 	if err != nil || a.IsDryRun() {
 		return NewToken{}, err

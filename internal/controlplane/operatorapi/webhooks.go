@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
@@ -12,40 +12,40 @@ import (
 // The calls about webhooks.
 var (
 	ListWebhooks = Call[struct{}, List[Webhook]]{
-		Description{Method: "GET", Path: Prefix + "webhooks", ID: "list-webhooks", Role: operators.RoleViewer, Command: "webhook list",
+		Description{Method: "GET", Path: Prefix + "webhooks", ID: "list-webhooks", Role: administration.RoleViewer, Command: "webhook list",
 			Summary: "List webhooks, without their secrets"}, listWebhooks,
 	}
 	CreateWebhook = Call[CreateWebhookInput, NewWebhook]{
-		Description{Method: "POST", Path: Prefix + "webhooks", ID: "create-webhook", Role: operators.RoleOperator, Command: "webhook create",
+		Description{Method: "POST", Path: Prefix + "webhooks", ID: "create-webhook", Role: administration.RoleOperator, Command: "webhook create",
 			Summary: "Create a webhook and its secret", Once: true, Hidden: []string{"url"}}, createWebhook,
 	}
 	RotateWebhook = Call[WebhookInput, NewWebhook]{
-		Description{Method: "POST", Path: Prefix + "webhooks/{webhook}/rotate", ID: "rotate-webhook", Role: operators.RoleOperator, Command: "webhook rotate",
+		Description{Method: "POST", Path: Prefix + "webhooks/{webhook}/rotate", ID: "rotate-webhook", Role: administration.RoleOperator, Command: "webhook rotate",
 			Summary: "Create a new secret for a webhook", Once: true},
-		func(ctx context.Context, a *operators.Admin, in *WebhookInput) (NewWebhook, error) {
+		func(ctx context.Context, a *administration.Admin, in *WebhookInput) (NewWebhook, error) {
 			return newWebhookOf(a, func() (store.Webhook, error) { return a.Webhooks.Rotate(ctx, in.Webhook) })
 		},
 	}
 	EnableWebhook = Call[WebhookInput, Done]{
-		Description{Method: "POST", Path: Prefix + "webhooks/{webhook}/enable", ID: "enable-webhook", Role: operators.RoleOperator, Command: "webhook enable",
+		Description{Method: "POST", Path: Prefix + "webhooks/{webhook}/enable", ID: "enable-webhook", Role: administration.RoleOperator, Command: "webhook enable",
 			Summary: "Enable a webhook that was turned off"},
-		func(ctx context.Context, a *operators.Admin, in *WebhookInput) (Done, error) {
+		func(ctx context.Context, a *administration.Admin, in *WebhookInput) (Done, error) {
 			return Done{}, a.Webhooks.Enable(ctx, in.Webhook)
 		},
 	}
 	TestWebhook = Call[WebhookInput, WebhookTest]{
-		Description{Method: "POST", Path: Prefix + "webhooks/{webhook}/test", ID: "test-webhook", Role: operators.RoleOperator, Command: "webhook test",
+		Description{Method: "POST", Path: Prefix + "webhooks/{webhook}/test", ID: "test-webhook", Role: administration.RoleOperator, Command: "webhook test",
 			Summary: "Send a test event to a webhook now"}, testWebhook,
 	}
 	DeleteWebhook = Call[WebhookInput, Done]{
-		Description{Method: "DELETE", Path: Prefix + "webhooks/{webhook}", ID: "delete-webhook", Role: operators.RoleOperator, Command: "webhook delete",
+		Description{Method: "DELETE", Path: Prefix + "webhooks/{webhook}", ID: "delete-webhook", Role: administration.RoleOperator, Command: "webhook delete",
 			Summary: "Delete a webhook and its pending events"},
-		func(ctx context.Context, a *operators.Admin, in *WebhookInput) (Done, error) {
+		func(ctx context.Context, a *administration.Admin, in *WebhookInput) (Done, error) {
 			return Done{}, a.Webhooks.Delete(ctx, in.Webhook)
 		},
 	}
 	ListDeliveries = Call[DeliveriesInput, List[Delivery]]{
-		Description{Method: "GET", Path: Prefix + "webhooks/{webhook}/deliveries", ID: "list-deliveries", Role: operators.RoleViewer, Command: "webhook deliveries",
+		Description{Method: "GET", Path: Prefix + "webhooks/{webhook}/deliveries", ID: "list-deliveries", Role: administration.RoleViewer, Command: "webhook deliveries",
 			Summary: "List the deliveries of a webhook, newest first"}, listDeliveries,
 	}
 )
@@ -121,7 +121,7 @@ type Delivery struct {
 	Error     string              `json:"error,omitempty"`
 }
 
-func webhookOf(s operators.WebhookStatus) Webhook {
+func webhookOf(s administration.WebhookStatus) Webhook {
 	return Webhook{
 		Name: s.Name, URL: s.URL, Types: s.Types, Agents: s.Agents, AllowHTTP: s.AllowHTTP, AllowPrivate: s.AllowPrivate, CreatedAt: s.CreatedAt,
 		DisabledAt: s.DisabledAt, Reason: s.Reason, Pending: s.Counts[store.DeliveryPending], GivenUp: s.Counts[store.DeliveryGivenUp],
@@ -129,15 +129,15 @@ func webhookOf(s operators.WebhookStatus) Webhook {
 }
 
 // newWebhookOf leaves out the secret of a dry run, which is none.
-func newWebhookOf(a *operators.Admin, change func() (store.Webhook, error)) (NewWebhook, error) {
+func newWebhookOf(a *administration.Admin, change func() (store.Webhook, error)) (NewWebhook, error) {
 	hook, err := change()
 	if a.IsDryRun() {
 		hook.Secret = ""
 	}
-	return NewWebhook{webhookOf(operators.WebhookStatus{Webhook: hook}), hook.Secret}, err
+	return NewWebhook{webhookOf(administration.WebhookStatus{Webhook: hook}), hook.Secret}, err
 }
 
-func listWebhooks(ctx context.Context, a *operators.Admin, _ *struct{}) (List[Webhook], error) {
+func listWebhooks(ctx context.Context, a *administration.Admin, _ *struct{}) (List[Webhook], error) {
 	hooks, err := a.Webhooks.List(ctx)
 	list := make([]Webhook, len(hooks))
 	for i, h := range hooks {
@@ -146,20 +146,20 @@ func listWebhooks(ctx context.Context, a *operators.Admin, _ *struct{}) (List[We
 	return listOf(list, err)
 }
 
-func createWebhook(ctx context.Context, a *operators.Admin, in *CreateWebhookInput) (NewWebhook, error) {
+func createWebhook(ctx context.Context, a *administration.Admin, in *CreateWebhookInput) (NewWebhook, error) {
 	grant, err := grantOf(in.Body.Agents)
 	if err != nil {
 		return NewWebhook{}, err
 	}
 	return newWebhookOf(a, func() (store.Webhook, error) {
-		return a.Webhooks.Create(ctx, operators.WebhookOptions{
+		return a.Webhooks.Create(ctx, administration.WebhookOptions{
 			Name: in.Body.Name, URL: in.Body.URL, Types: in.Body.Types, Agents: grant,
 			AllowHTTP: in.Body.AllowHTTP, AllowPrivate: in.Body.AllowPrivate,
 		})
 	})
 }
 
-func testWebhook(ctx context.Context, a *operators.Admin, in *WebhookInput) (WebhookTest, error) {
+func testWebhook(ctx context.Context, a *administration.Admin, in *WebhookInput) (WebhookTest, error) {
 	if a.IsDryRun() {
 		_, err := a.Webhooks.Deliveries(ctx, in.Webhook, "", 1) // is there such a webhook?
 		return WebhookTest{}, err
@@ -175,7 +175,7 @@ func testWebhook(ctx context.Context, a *operators.Admin, in *WebhookInput) (Web
 	return answer, nil
 }
 
-func listDeliveries(ctx context.Context, a *operators.Admin, in *DeliveriesInput) (List[Delivery], error) {
+func listDeliveries(ctx context.Context, a *administration.Admin, in *DeliveriesInput) (List[Delivery], error) {
 	switch in.State {
 	case "", store.DeliveryPending, store.DeliveryDelivered, store.DeliveryGivenUp:
 	default:

@@ -6,7 +6,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -77,7 +77,7 @@ func (a *relay) batch(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
-	events, err := directory.Addressed(ctx, a.store, waiting, a.now())
+	events, err := discovery.Addressed(ctx, a.store, waiting, a.now())
 	if err != nil {
 		return false, err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -69,7 +69,7 @@ func changing(t *testing.T) (s *store.Store, change func(n int)) {
 		t.Helper()
 		require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error {
 			for range n {
-				if err := (directory.Directory{AgentsDomain: "d"}).Write(t.Context(), tx, announce.AgentUpdated, a, time.UnixMilli(1)); err != nil {
+				if err := (discovery.Directory{AgentsDomain: "d"}).Write(t.Context(), tx, announce.AgentUpdated, a, time.UnixMilli(1)); err != nil {
 					return err
 				}
 			}

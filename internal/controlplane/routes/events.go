@@ -9,7 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
@@ -140,7 +140,7 @@ func (e *Events) write(ctx context.Context, tx *store.Tx, kind announce.Type, ho
 		}
 	}
 	now := e.now()
-	return directory.Announce(ctx, tx, agentID, now, func(source string, sequence uint64) (announce.Event, error) {
+	return discovery.Announce(ctx, tx, agentID, now, func(source string, sequence uint64) (announce.Event, error) {
 		return announce.NewRouteEvent(kind, source, agentID, about, sequence, now)
 	})
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/directory"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
@@ -22,7 +22,7 @@ import (
 // Registry keeps the routes that agents send. It has a part of controlapi.Backend.
 type Registry struct {
 	store     *store.Store
-	directory directory.Directory
+	directory discovery.Directory
 	domain    string // below which Apps have hosts; empty without a gateway
 	now       func() time.Time
 	// OnRoutes is called when routes have changed; nil without a gateway.
@@ -36,7 +36,7 @@ type Registry struct {
 }
 
 // New returns the registry of routes; domain is the gateway's.
-func New(s *store.Store, d directory.Directory, domain string, now func() time.Time) *Registry {
+func New(s *store.Store, d discovery.Directory, domain string, now func() time.Time) *Registry {
 	return &Registry{store: s, directory: d, domain: domain, now: now}
 }
 

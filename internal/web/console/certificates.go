@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 )
 
 // certificatesShown is how many of the newest certificates a page shows.
@@ -13,8 +13,8 @@ const certificatesShown = 100
 
 // caData is what the page Certificates shows.
 type caData struct {
-	operators.CAStatus
-	Issued []operators.IssuedCertificate
+	administration.CAStatus
+	Issued []administration.IssuedCertificate
 	Find   string
 }
 

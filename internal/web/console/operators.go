@@ -6,8 +6,8 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 )
@@ -135,7 +135,7 @@ var operatorChanges = map[string]change{
 				Button: "Create the operator", Command: program + " operator create NAME --role ROLE -o NAME.json", Back: operatorsPath, BackText: "Operators",
 				Fields: []web.Field{
 					{Kind: "text", Name: "name", Label: "Name", Required: true, Hint: "a-z, 0-9 and '-'."},
-					{Kind: "select", Name: "role", Label: "Role", Options: operators.Roles, Value: operators.RoleViewer},
+					{Kind: "select", Name: "role", Label: "Role", Options: administration.Roles, Value: administration.RoleViewer},
 					{Kind: "text", Name: "ttl", Label: "Valid for", Value: "2160h", Hint: "Such as 2160h, which is 90 days; a year at most."},
 					{Kind: "checkbox", Name: "replace", Label: "Replace the credentials and the role of an existing operator"},
 				},

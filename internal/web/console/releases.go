@@ -5,15 +5,15 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 )
 
 const releasesPath = operatorapi.ConsolePath + "/releases"
 
 func (p *controlPlanePages) releases(w http.ResponseWriter, r *http.Request) error {
-	return show(p.site, w, r, "releases", page(r, "Releases", releasesPath, ""), func(ctx context.Context) (web.Rows[operators.Offered], error) {
+	return show(p.site, w, r, "releases", page(r, "Releases", releasesPath, ""), func(ctx context.Context) (web.Rows[administration.Offered], error) {
 		list, err := operatorapi.ListReleases.Do(ctx, p.opts.API, struct{}{})
 		return web.Paged(list.Items, r.URL.Query()), err
 	})

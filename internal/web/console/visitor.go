@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 )
@@ -43,4 +43,6 @@ var roles = sync.OnceValue(func() map[string]string {
 })
 
 // may reports whether an operator may make a call, for what a page offers. The API decides.
-func (v Visitor) may(call string) bool { return operators.Includes(v.Operator.Role, roles()[call]) }
+func (v Visitor) may(call string) bool {
+	return administration.Includes(v.Operator.Role, roles()[call])
+}

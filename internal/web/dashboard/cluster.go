@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/logs"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/rollout"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
@@ -55,7 +55,7 @@ type cluster struct {
 	client    client.WithWatch
 	facts     facts
 	approvals approvals
-	store     *store.Store
+	store     *appcache.Store
 	history   *revision.History
 	writer    *rollout.Writer
 	logs      *logs.Reader
@@ -69,12 +69,12 @@ func newCluster(opts Options) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme, err := store.NewScheme()
+	scheme, err := appcache.NewScheme()
 	if err != nil {
 		return nil, err
 	}
 	crlog.SetLogger(zerologr.New(new(opts.Log))) // it complains on its own otherwise
-	c, err := client.NewWithWatch(rc, client.Options{Scheme: scheme, Mapper: store.NewMapper(), HTTPClient: hc})
+	c, err := client.NewWithWatch(rc, client.Options{Scheme: scheme, Mapper: appcache.NewMapper(), HTTPClient: hc})
 	if err != nil {
 		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
 	}
@@ -97,7 +97,7 @@ func newCluster(opts Options) (*cluster, error) {
 }
 
 func makeCluster(opts Options, c client.WithWatch, pods corev1client.PodsGetter, f facts, a approvals) *cluster {
-	kept := store.New(c, c, objectmeta.Scope{Agent: opts.Namespace}, opts.Log, opts.Now)
+	kept := appcache.New(c, c, objectmeta.Scope{Agent: opts.Namespace}, opts.Log, opts.Now)
 	kept.SetReady(true) // there is no cache to fill
 	history := revision.New(kept)
 	return &cluster{

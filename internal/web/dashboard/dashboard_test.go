@@ -29,7 +29,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
 	"github.com/pipeops/pipeops-vm-agent/agent/update"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
@@ -112,7 +112,7 @@ func failing(a *v1alpha1.App) {
 
 func newRig(t *testing.T, objects ...client.Object) *rig {
 	t.Helper()
-	scheme, err := store.NewScheme()
+	scheme, err := appcache.NewScheme()
 	require.NoError(t, err)
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: objectmeta.Labels()}})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().Build()

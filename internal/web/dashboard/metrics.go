@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/monitoring"
@@ -15,7 +15,7 @@ import (
 )
 
 // storedApps are Apps as the reader of metrics knows them.
-type storedApps struct{ *store.Store }
+type storedApps struct{ *appcache.Store }
 
 // Get implements monitoring.Apps.
 func (s storedApps) Get(ctx context.Context, key runnerapi.Key) (runnerapi.App, error) {
@@ -29,7 +29,7 @@ func (s storedApps) Get(ctx context.Context, key runnerapi.Key) (runnerapi.App, 
 // metricsThrough returns what reads Prometheus by the same code as the agent does for Runners, but
 // through the API server's proxy: the dashboard may be outside of the cluster's network.
 func metricsThrough(
-	client *http.Client, api kubernetes.Interface, apps *store.Store,
+	client *http.Client, api kubernetes.Interface, apps *appcache.Store,
 ) func(context.Context, runnerapi.Key, runnerapi.HistoryOptions) (runnerapi.MetricsHistory, error) {
 	// Runners may make Services in a managed namespace.
 	trusted := func(ctx context.Context) func(string) (bool, error) {

@@ -18,7 +18,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/monitoringtest"
@@ -68,7 +68,7 @@ func TestMetrics_ProxiedPrometheus(t *testing.T) {
 			Spec:       corev1.ServiceSpec{ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
 		}
 	}
-	apps := store.New(r.client, r.client, objectmeta.Scope{Agent: "pipeops"}, zerolog.Nop(), time.Now)
+	apps := appcache.New(r.client, r.client, objectmeta.Scope{Agent: "pipeops"}, zerolog.Nop(), time.Now)
 	apps.SetReady(true)
 	key, hour := runnerapi.Key{Namespace: "shop", Name: "web"}, runnerapi.HistoryOptions{Since: time.Hour, Step: time.Minute}
 	read := metricsThrough(server.Client(), through{kubernetesfake.NewClientset(service("monitoring")), api.CoreV1().RESTClient()}, apps)

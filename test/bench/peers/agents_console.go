@@ -16,8 +16,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operators"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
@@ -66,10 +66,10 @@ func (b *agents) measureConsole(ctx context.Context) {
 
 func (b *agents) signIn(ctx context.Context) *consoleVisitor {
 	file := b.sys.Dir + "/operator.json"
-	run.Must(b.sys.ControlPlane(ctx, "operator", "create", "bench", "--role", operators.RoleAdmin, "-o", file))
+	run.Must(b.sys.ControlPlane(ctx, "operator", "create", "bench", "--role", administration.RoleAdmin, "-o", file))
 	v := &consoleVisitor{
 		roots: x509.NewCertPool(), jar: run.Must(cookiejar.New(nil)),
-		api: run.Must(operatorapi.NewClient(run.Must(operators.LoadCredentials(file)), "bench")),
+		api: run.Must(operatorapi.NewClient(run.Must(administration.LoadCredentials(file)), "bench")),
 	}
 	v.roots.AppendCertsFromPEM(run.Must(os.ReadFile(b.sys.DataDir() + "/ca.pem")))
 	made := v.code(ctx)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	kept "github.com/pipeops/pipeops-vm-agent/runnerapi/login"
@@ -25,7 +25,7 @@ type credentialsView struct {
 }
 
 // NewCredentials returns the command credentials.
-func NewCredentials(a *base.CLI) *cobra.Command {
+func NewCredentials(a *cmdutil.CLI) *cobra.Command {
 	var (
 		out       cli.Output
 		publicKey bool

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
@@ -30,7 +30,7 @@ type execCredentialStatus struct {
 }
 
 // NewKubeCredential returns the command kube-credential.
-func NewKubeCredential(a *base.CLI) *cobra.Command {
+func NewKubeCredential(a *cmdutil.CLI) *cobra.Command {
 	return &cobra.Command{
 		Use:   "kube-credential",
 		Short: "Print the Runner's certificate for kubectl",
@@ -46,7 +46,7 @@ reachable.`,
 	}
 }
 
-func kubeCredential(ctx context.Context, a *base.CLI) error {
+func kubeCredential(ctx context.Context, a *cmdutil.CLI) error {
 	l, err := a.Login()
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -23,13 +23,13 @@ import (
 
 // kubeconfigCommand makes a kubeconfig with which kubectl reaches an agent's cluster.
 type kubeconfigCommand struct {
-	*base.CLI
+	*cmdutil.CLI
 	file, context, namespace string
 	use                      bool
 }
 
 // NewKubeconfig returns the command kubeconfig.
-func NewKubeconfig(a *base.CLI) *cobra.Command {
+func NewKubeconfig(a *cmdutil.CLI) *cobra.Command {
 	c := &kubeconfigCommand{CLI: a}
 	cmd := &cobra.Command{
 		Use:   "kubeconfig [AGENT]",
@@ -50,7 +50,7 @@ does not, the command prints a warning.`,
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
 	f := cmd.Flags()
-	base.NamespaceFlag(cmd, &c.namespace)
+	cmdutil.NamespaceFlag(cmd, &c.namespace)
 	f.StringVar(&c.file, "kubeconfig", "", "file to write or add to, readable only by its owner (default: standard output)")
 	f.StringVar(&c.context, "kube-context", "", "name of the context (default: pipeops-AGENT)")
 	f.BoolVar(&c.use, "use", false, "make it the current context of a file that has another one")
@@ -69,11 +69,11 @@ func (c *kubeconfigCommand) run(ctx context.Context, nameOrID string) error {
 	config := kubeconfig{}
 	if c.file != "" {
 		if config, err = readKubeconfig(c.file); err != nil {
-			return &base.ExitError{Err: err, Code: base.ExitUsage}
+			return &cmdutil.ExitError{Err: err, Code: cmdutil.ExitUsage}
 		}
 	}
 	if err := config.add(entry, c.use); err != nil {
-		return &base.ExitError{Err: fmt.Errorf("%s: %w", c.file, err), Code: base.ExitUsage}
+		return &cmdutil.ExitError{Err: fmt.Errorf("%s: %w", c.file, err), Code: cmdutil.ExitUsage}
 	}
 	text, err := config.encode()
 	if err != nil {
@@ -97,7 +97,7 @@ const warnPatience = 5 * time.Second
 
 // warn warns that the policy forbids the use of the kubeconfig. kubectl would report that too,
 // after five lines of its own about discovery. If the agent cannot be reached, there is no warning.
-func (c *kubeconfigCommand) warn(ctx context.Context, l *base.Login, agent announce.Agent) {
+func (c *kubeconfigCommand) warn(ctx context.Context, l *cmdutil.Login, agent announce.Agent) {
 	if agent.State != announce.StateOnline {
 		return
 	}
@@ -114,7 +114,7 @@ func (c *kubeconfigCommand) warn(ctx context.Context, l *base.Login, agent annou
 }
 
 // entry returns the way to one agent. Of its endpoints a kubeconfig has room for one.
-func (c *kubeconfigCommand) entry(l *base.Login, agent announce.Agent) (kubeEntry, error) {
+func (c *kubeconfigCommand) entry(l *cmdutil.Login, agent announce.Agent) (kubeEntry, error) {
 	path, err := c.CredentialsFile()
 	if err != nil {
 		return kubeEntry{}, err

@@ -7,21 +7,21 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
 // agentsCommand lists the agents, once or as they change.
 type agentsCommand struct {
-	*base.CLI
+	*cmdutil.CLI
 	out   cli.Output
 	watch bool
 	aside bool
 }
 
 // NewAgents returns the command agents.
-func NewAgents(a *base.CLI) *cobra.Command {
+func NewAgents(a *cmdutil.CLI) *cobra.Command {
 	c := &agentsCommand{CLI: a}
 	cmd := &cobra.Command{
 		Use:   "agents",

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -57,7 +57,7 @@ func (c *agentsCommand) runWatch(ctx context.Context) error {
 	return err
 }
 
-func (c *agentsCommand) events(l *base.Login, log zerolog.Logger) (*announce.ConsumerConfig, error) {
+func (c *agentsCommand) events(l *cmdutil.Login, log zerolog.Logger) (*announce.ConsumerConfig, error) {
 	queue := rabbitmq.RunnerQueue(l.Runner)
 	if c.aside {
 		queue = rabbitmq.RunnerWatchQueue(l.Runner, uuid.NewString())

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
@@ -30,7 +30,7 @@ func TestWatch_BrokerReadAgain(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, text, 0o600))
 	}
 	write()
-	config, err := (&agentsCommand{}).events(&base.Login{Credentials: c, File: file}, zerolog.Nop())
+	config, err := (&agentsCommand{}).events(&cmdutil.Login{Credentials: c, File: file}, zerolog.Nop())
 	require.NoError(t, err)
 	assert.Equal(t, []string{"amqps://ci:old@one.example.com:5671/"}, config.URLs)
 	assert.Nil(t, config.TLS, "the machine's CAs")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
@@ -24,7 +24,7 @@ const timelinePoll = 2 * time.Second
 // timelineCommand shows what happened to an agent, or to an App, as the control plane
 // has kept it.
 type timelineCommand struct {
-	*base.CLI
+	*cmdutil.CLI
 	out    cli.Output
 	query  announce.TimelineQuery
 	types  []string
@@ -33,7 +33,7 @@ type timelineCommand struct {
 }
 
 // NewTimeline returns the command timeline.
-func NewTimeline(a *base.CLI) *cobra.Command {
+func NewTimeline(a *cmdutil.CLI) *cobra.Command {
 	c := &timelineCommand{CLI: a}
 	cmd := &cobra.Command{
 		Use:   "timeline [AGENT] [NAME]",
@@ -54,7 +54,7 @@ With -f, the command continues until interrupted.`,
 			return c.run(cmd.Context(), args[0])
 		},
 	}
-	base.NamespaceFlag(cmd, &c.query.Namespace)
+	cmdutil.NamespaceFlag(cmd, &c.query.Namespace)
 	f := cmd.Flags()
 	f.StringSliceVar(&c.types, "type", nil, "show only events of these types, such as app.failed")
 	f.DurationVar(&c.since, "since", 0, "show only events newer than this, such as 1h (default all)")
@@ -160,7 +160,7 @@ func (c *timelineCommand) print(l eventLine) error {
 // timelineError words a missing agent in the same way as other commands.
 func timelineError(err error) error {
 	if problem.Is(err, problem.NotFound) {
-		return &base.ExitError{Err: err, Code: base.ExitNotFound, Fix: "list the agents with: pipeops-runner agents"}
+		return &cmdutil.ExitError{Err: err, Code: cmdutil.ExitNotFound, Fix: "list the agents with: pipeops-runner agents"}
 	}
 	return err
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -35,14 +35,14 @@ type agentVersion struct {
 
 // version is the command.
 type version struct {
-	*base.CLI
+	*cmdutil.CLI
 	program cli.Version
 	out     cli.Output
 	client  bool
 }
 
 // NewVersion returns the command version.
-func NewVersion(a *base.CLI, program cli.Version) *cobra.Command {
+func NewVersion(a *cmdutil.CLI, program cli.Version) *cobra.Command {
 	v := &version{CLI: a, program: program}
 	cmd := &cobra.Command{
 		// AGENT is not left out as elsewhere: without one, the other versions are enough.

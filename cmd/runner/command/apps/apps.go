@@ -6,18 +6,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 // NewApps returns the command apps.
-func NewApps(a *base.CLI) *cobra.Command {
-	return base.Listing[runnerapi.App]{
+func NewApps(a *cmdutil.CLI) *cobra.Command {
+	return cmdutil.Listing[runnerapi.App]{
 		Use: "apps", Short: "List the Apps in an agent's cluster",
 		Example: "pipeops-runner apps shop\n  pipeops-runner apps shop -A -o json\n  pipeops-runner apps shop --sort-by .status.restarts",
-		Of:      func(c *client.Client) base.Lister[runnerapi.App] { return c.Apps() },
+		Of:      func(c *client.Client) cmdutil.Lister[runnerapi.App] { return c.Apps() },
 		Every:   true,
 		List:    func(items []runnerapi.App) any { return runnerapi.AppList{Items: items} },
 		Table:   appTable,
@@ -31,6 +31,6 @@ func appTable(w io.Writer, apps ...runnerapi.App) {
 		if app.Status.Diagnosis != nil {
 			cause = app.Status.Diagnosis.Cause
 		}
-		cli.Row(w, app.Namespace, app.Name, app.Status.Phase, base.Ready(app), app.Status.Restarts, app.Spec.Image, cli.Age(app.CreatedAt), cause)
+		cli.Row(w, app.Namespace, app.Name, app.Status.Phase, cmdutil.Ready(app), app.Status.Restarts, app.Spec.Image, cli.Age(app.CreatedAt), cause)
 	}
 }

@@ -5,16 +5,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewDelete returns the command delete.
-func NewDelete(a *base.CLI) *cobra.Command {
+func NewDelete(a *cmdutil.CLI) *cobra.Command {
 	var namespace string
-	var write base.Writing
-	var wait base.Waiting
+	var write cmdutil.Writing
+	var wait cmdutil.Waiting
 	cmd := &cobra.Command{
 		Use:               "delete [AGENT] NAME",
 		Short:             "Delete an App and exactly what it created",
@@ -24,24 +24,24 @@ func NewDelete(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteApp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				if err := t.Apps().Delete(ctx, key, write.Options()); err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				return a.Deleted(ctx, t, "App", key, &write, &wait, appLook(key))
 			})
 		},
 	}
-	base.NamespaceFlag(cmd, &namespace)
-	wait.Add(cmd, base.DefaultWait)
+	cmdutil.NamespaceFlag(cmd, &namespace)
+	wait.Add(cmd, cmdutil.DefaultWait)
 	write.AddWriting(cmd)
 	return cmd
 }
 
-func appLook(key runnerapi.Key) base.Look {
-	return func(ctx context.Context, t *base.Target) (base.GoingState, error) {
+func appLook(key runnerapi.Key) cmdutil.Look {
+	return func(ctx context.Context, t *cmdutil.Target) (cmdutil.GoingState, error) {
 		app, err := t.Apps().Get(ctx, key)
-		return base.GoingState{
+		return cmdutil.GoingState{
 			Uid: app.UID, Going: app.Status.Phase == runnerapi.PhaseDeleting, Settled: app.Settled(), Waits: app.Status.WaitingFor,
 		}, err
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/appfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -15,7 +15,7 @@ import (
 
 // deployCommand creates an App or changes it.
 type deployCommand struct {
-	base.Rollout
+	cmdutil.Rollout
 	file string
 	spec SpecFlags
 	// adopt takes over what is there under the App's name.
@@ -23,8 +23,8 @@ type deployCommand struct {
 }
 
 // NewDeploy returns the command deploy.
-func NewDeploy(a *base.CLI) *cobra.Command {
-	c := &deployCommand{Rollout: base.Rollout{CLI: a}}
+func NewDeploy(a *cmdutil.CLI) *cobra.Command {
+	c := &deployCommand{Rollout: cmdutil.Rollout{CLI: a}}
 	cmd := &cobra.Command{
 		Use:   "deploy [AGENT] [NAME] (--image IMAGE | -f FILE) [flags] [-- ARG...]",
 		Short: "Create an App or replace its spec",
@@ -50,10 +50,10 @@ strategy and so on (see the API's document).`,
   pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --public
   pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --host shop.example.com --tls-secret shop-tls
   pipeops-runner deploy shop report --type CronJob --schedule "15 3 * * *" --image shop/web:1.4.2 -- report`,
-		Args:              base.BeforeDash(c.args),
+		Args:              cmdutil.BeforeDash(c.args),
 		ValidArgsFunction: a.CompleteApp,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			args, c.spec.Args = base.SplitArgs(cmd, args)
+			args, c.spec.Args = cmdutil.SplitArgs(cmd, args)
 			return c.run(cmd, args)
 		},
 	}
@@ -78,7 +78,7 @@ func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
 	m := appfile.File{}
 	if c.file != "" {
 		var err error
-		if m, err = base.ReadManifest(c.file, c.In); err != nil {
+		if m, err = cmdutil.ReadManifest(c.file, c.In); err != nil {
 			return err
 		}
 	}
@@ -94,7 +94,7 @@ func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
 		return cli.Usage(errors.New("no image: give --image IMAGE, or a file that has one"))
 	}
 	c.SayWarnings(spec)
-	return c.Run(cmd.Context(), args[0], name, func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	return c.Run(cmd.Context(), args[0], name, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 		opts.Adopt = c.adopt
 		return t.Apps().Deploy(ctx, key, spec, opts)
 	})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -126,8 +126,8 @@ func ParsePort(s string) (runnerapi.Port, error) {
 	}
 	container, service, both := strings.Cut(s, ":")
 	var err error
-	if p.Port, err = base.ParsePortNumber(container); err == nil && both {
-		p.Service, err = base.ParsePortNumber(service)
+	if p.Port, err = cmdutil.ParsePortNumber(container); err == nil && both {
+		p.Service, err = cmdutil.ParsePortNumber(service)
 	}
 	return p, err
 }
@@ -185,7 +185,7 @@ func (f *SpecFlags) applyMetrics(spec *runnerapi.AppSpec) error {
 		return nil
 	}
 	number, path, ok := strings.Cut(f.metrics, "/")
-	port, err := base.ParsePortNumber(number)
+	port, err := cmdutil.ParsePortNumber(number)
 	if err != nil {
 		return fmt.Errorf("--metrics %s: %w", f.metrics, err)
 	}

@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // metricsHistory prints an App's metrics over time.
-func metricsHistory(ctx context.Context, a *base.CLI, t *base.Target, out cli.Output, key runnerapi.Key, opts runnerapi.HistoryOptions) error {
+func metricsHistory(ctx context.Context, a *cmdutil.CLI, t *cmdutil.Target, out cli.Output, key runnerapi.Key, opts runnerapi.HistoryOptions) error {
 	history, err := t.Monitoring().MetricsHistory(ctx, key, opts)
 	if err != nil {
-		return base.At(t, key.String(), err)
+		return cmdutil.At(t, key.String(), err)
 	}
 	if len(history.Series) == 0 && out.Table() {
 		a.Say("Prometheus has no values of this App yet; it takes some minutes after a pod starts")

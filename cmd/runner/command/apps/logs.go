@@ -7,14 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // LogsCommand prints an App's log.
 type LogsCommand struct {
-	*base.CLI
+	*cmdutil.CLI
 	Namespace  string
 	Opts       runnerapi.LogOptions
 	prefix     bool
@@ -24,7 +24,7 @@ type LogsCommand struct {
 }
 
 // NewLogs returns the command logs.
-func NewLogs(a *base.CLI) *cobra.Command {
+func NewLogs(a *cmdutil.CLI) *cobra.Command {
 	c := &LogsCommand{CLI: a}
 	cmd := &cobra.Command{
 		Use:   "logs [AGENT] NAME",
@@ -47,7 +47,7 @@ for up to 30 days, if the cluster has Loki: ` + "`pipeops-agent component instal
 			if c.Opts.Follow && c.Opts.Previous {
 				return cli.Usage(errors.New("-f and --previous do not go together: a run that is over cannot be followed"))
 			}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error { return c.run(ctx, t, args[1]) })
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error { return c.run(ctx, t, args[1]) })
 		},
 	}
 	c.Flags(cmd, "print new lines until interrupted")
@@ -58,7 +58,7 @@ for up to 30 days, if the cluster has Loki: ` + "`pipeops-agent component instal
 // Flags adds the flags of commands that read a log.
 func (c *LogsCommand) Flags(cmd *cobra.Command, follow string) {
 	f := cmd.Flags()
-	base.NamespaceFlag(cmd, &c.Namespace)
+	cmdutil.NamespaceFlag(cmd, &c.Namespace)
 	f.BoolVarP(&c.Opts.Follow, "follow", "f", false, follow)
 	f.IntVar(&c.Opts.Tail, "tail", -1, "number of last lines of each pod; -1 for all")
 	f.DurationVar(&c.Opts.Since, "since", 0, "print only lines newer than this, e.g. 10m")
@@ -71,11 +71,11 @@ func (c *LogsCommand) Flags(cmd *cobra.Command, follow string) {
 	f.BoolVar(&c.raw, "raw", false, "print lines unchanged on a terminal, without replacing their escape sequences")
 }
 
-func (c *LogsCommand) run(ctx context.Context, t *base.Target, name string) error {
+func (c *LogsCommand) run(ctx context.Context, t *cmdutil.Target, name string) error {
 	key := runnerapi.Key{Namespace: c.Namespace, Name: name}
 	err := t.Apps().Logs(ctx, key, c.Opts, c.Print)
 	if err != nil {
-		return base.At(t, key.String(), err)
+		return cmdutil.At(t, key.String(), err)
 	}
 	return nil
 }

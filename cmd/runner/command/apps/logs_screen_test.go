@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -24,7 +24,7 @@ func TestLogs_EscapeControlCharacters(t *testing.T) {
 		"file":            {false, false, line + "\n"},
 	} {
 		var out bytes.Buffer
-		l := &LogsCommand{CLI: &base.CLI{Streams: base.Streams{Out: &out, Screen: c.screen}}, out: cli.Output{Format: "table"}, raw: c.raw}
+		l := &LogsCommand{CLI: &cmdutil.CLI{Streams: cmdutil.Streams{Out: &out, Screen: c.screen}}, out: cli.Output{Format: "table"}, raw: c.raw}
 		require.NoError(t, l.Print(runnerapi.LogLine{Line: line}))
 		assert.Equal(t, c.want, out.String(), name)
 	}

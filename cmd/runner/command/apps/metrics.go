@@ -8,13 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewMetrics returns the command metrics.
-func NewMetrics(a *base.CLI) *cobra.Command {
+func NewMetrics(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	var namespace, by string
 	var history runnerapi.HistoryOptions
@@ -42,13 +42,13 @@ App counts them. These come from Prometheus, also for pods that are gone. The cl
 				return cli.Usage(err)
 			}
 			history.ByPod = by == "pod"
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				if history.Since > 0 {
 					return metricsHistory(ctx, a, t, out, key, history)
 				}
 				m, err := t.Monitoring().Metrics(ctx, key)
 				if err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				if len(m.Pods) == 0 {
 					a.Say("metrics-server has no figures of this App yet; it takes about a minute after a pod starts")
@@ -58,7 +58,7 @@ App counts them. These come from Prometheus, also for pods that are gone. The cl
 		},
 	}
 	out.Add(cmd)
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	f := cmd.Flags()
 	f.DurationVar(&history.Since, "since", 0, "show metrics over time from this long ago, e.g. 24h, at most 720h")
 	f.DurationVar(&history.Step, "step", 0, "time between two values, e.g. 5m (default: about 240 values)")

@@ -7,13 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewOperation returns the command operation.
-func NewOperation(a *base.CLI) *cobra.Command {
+func NewOperation(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "operation [AGENT] ID",
@@ -26,19 +26,19 @@ The exit code is the one that the earlier command would have had with --wait.`,
 		Args:              cli.ExactArgs("AGENT", "ID"),
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				op, err := t.Operations().Get(ctx, args[1])
 				if err != nil {
-					return base.At(t, args[1], err)
+					return cmdutil.At(t, args[1], err)
 				}
 				if err := out.Write(a.Out, op, func(w io.Writer) { operationTable(w, op) }); err != nil {
 					return err
 				}
 				switch op.State {
 				case runnerapi.OperationFailed:
-					return &base.ExitError{Err: errors.New("the operation failed"), Code: base.ExitAppFailed, Told: true}
+					return &cmdutil.ExitError{Err: errors.New("the operation failed"), Code: cmdutil.ExitAppFailed, Told: true}
 				case runnerapi.OperationSuperseded:
-					return &base.ExitError{Err: errors.New("the operation was superseded"), Code: base.ExitSuperseded, Told: true}
+					return &cmdutil.ExitError{Err: errors.New("the operation was superseded"), Code: cmdutil.ExitSuperseded, Told: true}
 				}
 				return nil
 			})

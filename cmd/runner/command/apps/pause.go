@@ -5,14 +5,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewPause returns the command pause.
-func NewPause(a *base.CLI) *cobra.Command {
-	w := &base.Rollout{CLI: a}
+func NewPause(a *cmdutil.CLI) *cobra.Command {
+	w := &cmdutil.Rollout{CLI: a}
 	cmd := &cobra.Command{
 		Use:   "pause [AGENT] NAME",
 		Short: "Pause an App until it is resumed",
@@ -22,7 +22,7 @@ accepts deploys and scales, but rolls nothing out, and does not undo changes by 
 		Args:              cli.ExactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.CompleteApp,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 				return t.Apps().Pause(ctx, key, opts)
 			})
 		},
@@ -32,8 +32,8 @@ accepts deploys and scales, but rolls nothing out, and does not undo changes by 
 }
 
 // NewResume returns the command resume.
-func NewResume(a *base.CLI) *cobra.Command {
-	w := &base.Rollout{CLI: a}
+func NewResume(a *cmdutil.CLI) *cobra.Command {
+	w := &cmdutil.Rollout{CLI: a}
 	cmd := &cobra.Command{
 		Use:               "resume [AGENT] NAME",
 		Short:             "Resume an App and roll out the changes since its pause",
@@ -41,7 +41,7 @@ func NewResume(a *base.CLI) *cobra.Command {
 		Args:              cli.ExactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.CompleteApp,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 				return t.Apps().Resume(ctx, key, opts)
 			})
 		},

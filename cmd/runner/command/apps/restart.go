@@ -5,14 +5,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewRestart returns the command restart.
-func NewRestart(a *base.CLI) *cobra.Command {
-	w := &base.Rollout{CLI: a}
+func NewRestart(a *cmdutil.CLI) *cobra.Command {
+	w := &cmdutil.Rollout{CLI: a}
 	cmd := &cobra.Command{
 		Use:               "restart [AGENT] NAME",
 		Short:             "Restart an App by replacing its pods, a few at a time",
@@ -20,7 +20,7 @@ func NewRestart(a *base.CLI) *cobra.Command {
 		Args:              cli.ExactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.CompleteApp,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 				return t.Apps().Restart(ctx, key, opts)
 			})
 		},

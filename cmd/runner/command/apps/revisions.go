@@ -8,13 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewRevisions returns the command revisions.
-func NewRevisions(a *base.CLI) *cobra.Command {
+func NewRevisions(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	var namespace string
 	cmd := &cobra.Command{
@@ -26,17 +26,17 @@ func NewRevisions(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteApp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				list, err := t.Apps().Revisions(ctx, key)
 				if err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				return out.Write(a.Out, runnerapi.RevisionList{Items: list}, func(w io.Writer) { revisionTable(w, list) })
 			})
 		},
 	}
 	out.AddList(cmd)
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	return cmd
 }
 

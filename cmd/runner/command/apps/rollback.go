@@ -5,15 +5,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewRollback returns the command rollback.
-func NewRollback(a *base.CLI) *cobra.Command {
+func NewRollback(a *cmdutil.CLI) *cobra.Command {
 	var to runnerapi.RollbackTo
-	w := &base.Rollout{CLI: a}
+	w := &cmdutil.Rollout{CLI: a}
 	cmd := &cobra.Command{
 		Use:   "rollback [AGENT] NAME [--to REVISION]",
 		Short: "Roll back an App to an earlier revision",
@@ -24,7 +24,7 @@ previous one. It becomes a new revision. The number of pods does not change.`,
 		Args:              cli.ExactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.CompleteApp,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 				return t.Apps().Rollback(ctx, key, to, opts)
 			})
 		},

@@ -6,14 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewScale returns the command scale.
-func NewScale(a *base.CLI) *cobra.Command {
-	w := &base.Rollout{CLI: a}
+func NewScale(a *cmdutil.CLI) *cobra.Command {
+	w := &cmdutil.Rollout{CLI: a}
 	cmd := &cobra.Command{
 		Use:   "scale [AGENT] NAME (--replicas N | --min N --max N [--cpu-percent PERCENT])",
 		Short: "Set an App's number of pods or its autoscaling bounds",
@@ -37,7 +37,7 @@ do not give stay.`,
 			if errs := scale.Validate(); len(errs) > 0 {
 				return cli.Usage(errors.New("--" + errs[0].Field + ": " + errs[0].Message))
 			}
-			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+			return w.Run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 				return t.Apps().Scale(ctx, key, scale, opts)
 			})
 		},

@@ -8,18 +8,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewStatus returns the command status.
-func NewStatus(a *base.CLI) *cobra.Command {
+func NewStatus(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	var namespace string
 	var watch bool
-	var fleet base.Fleet
-	wait := &base.Waiting{}
+	var fleet cmdutil.Fleet
+	wait := &cmdutil.Waiting{}
 	cmd := &cobra.Command{
 		Use:   "status [AGENT] NAME",
 		Short: "Show the state of an App, and what is wrong with it",
@@ -32,25 +32,25 @@ With --wait, the command waits until the newest rollout ends, and exits as deplo
 		ValidArgsFunction: a.CompleteApp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return fleet.Each(cmd.Context(), a, args[0], &out, func(ctx context.Context, a *base.CLI, t *base.Target) error {
+			return fleet.Each(cmd.Context(), a, args[0], &out, func(ctx context.Context, a *cmdutil.CLI, t *cmdutil.Target) error {
 				if watch {
 					return watchApp(ctx, a, t, key, wait, &out)
 				}
 				app, err := t.Apps().Get(ctx, key)
 				if err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				if wait.Wanted() {
 					return a.Outcome(ctx, t, app, wait, &out)
 				}
-				a.State(string(app.Status.Phase) + " " + base.Ready(app))
+				a.State(string(app.Status.Phase) + " " + cmdutil.Ready(app))
 				a.SayWarnings(app.Spec)
 				return out.Write(a.Out, app, func(w io.Writer) { statusTable(w, app) })
 			})
 		},
 	}
 	out.Add(cmd)
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	wait.Add(cmd, 0)
 	fleet.Add(cmd)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print each change, also across restarts of the agent")
@@ -66,12 +66,12 @@ func statusTable(w io.Writer, app runnerapi.App) {
 		cli.Row(w, "Revision:", app.Status.Revision)
 	}
 	if u := app.Status.Undone; u != nil {
-		cli.Row(w, "Undone:", base.UndoneText(u))
+		cli.Row(w, "Undone:", cmdutil.UndoneText(u))
 	}
 	if app.Spec.Type.Runs() {
 		runRows(w, app)
 	} else {
-		cli.Row(w, "Ready:", base.Ready(app))
+		cli.Row(w, "Ready:", cmdutil.Ready(app))
 		cli.Row(w, "Updated:", app.Status.UpdatedReplicas)
 		cli.Row(w, "Restarts:", app.Status.Restarts)
 	}
@@ -86,7 +86,7 @@ func statusTable(w io.Writer, app runnerapi.App) {
 	}
 	for _, c := range app.Status.Conditions {
 		if c.Lacks() {
-			cli.Row(w, string(c.Type)+":", base.ConditionText(c))
+			cli.Row(w, string(c.Type)+":", cmdutil.ConditionText(c))
 		}
 	}
 	if since := app.Status.LastTransition; since != nil {
@@ -95,8 +95,8 @@ func statusTable(w io.Writer, app runnerapi.App) {
 	if d := app.Status.Drift; d != nil {
 		cli.Row(w, "Drift:", driftText(d))
 	}
-	base.WaitingRows(w, app.Status.WaitingFor, app.Status.LastLines)
-	base.DiagnosisRows(w, app.Status.Diagnosis)
+	cmdutil.WaitingRows(w, app.Status.WaitingFor, app.Status.LastLines)
+	cmdutil.DiagnosisRows(w, app.Status.Diagnosis)
 }
 
 // driftText describes the foreign changes to the App's objects.

@@ -4,14 +4,14 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // watchApp prints the state of an App and each change of it: until its rollout ends or the time is
 // over, if the command waits for that.
-func watchApp(ctx context.Context, a *base.CLI, t *base.Target, key runnerapi.Key, wait *base.Waiting, out *cli.Output) error {
+func watchApp(ctx context.Context, a *cmdutil.CLI, t *cmdutil.Target, key runnerapi.Key, wait *cmdutil.Waiting, out *cli.Output) error {
 	watching := ctx
 	if wait.Wanted() {
 		var cancel context.CancelFunc
@@ -23,13 +23,13 @@ func watchApp(ctx context.Context, a *base.CLI, t *base.Target, key runnerapi.Ke
 	})
 	switch {
 	case err != nil && watching.Err() == nil:
-		return base.At(t, key.String(), err)
+		return cmdutil.At(t, key.String(), err)
 	case !wait.Wanted() || ctx.Err() != nil:
 		return ctx.Err()
 	}
 	app, err := t.Apps().Get(ctx, key)
 	if err != nil {
-		return base.At(t, key.String(), err)
+		return cmdutil.At(t, key.String(), err)
 	}
 	return a.Verdict(t, app, app.Generation, wait.Limit)
 }
@@ -44,7 +44,7 @@ func eventText(e runnerapi.AppEvent) string {
 		text += fmt.Sprintf("; %s: %s (fix: %s)", d.Cause, d.Message, d.Fix)
 	}
 	if u := s.Undone; u != nil {
-		text += "; " + base.UndoneText(u)
+		text += "; " + cmdutil.UndoneText(u)
 	}
 	return text
 }

@@ -7,13 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewAlerts returns the command alerts.
-func NewAlerts(a *base.CLI) *cobra.Command {
+func NewAlerts(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	var namespace string
 	cmd := &cobra.Command{
@@ -26,10 +26,10 @@ manages. They come from Prometheus. The cluster must have it:
 		Args:              cli.ExactArgs("AGENT"),
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				list, err := t.Monitoring().Alerts(ctx, namespace)
 				if err != nil {
-					return base.At(t, namespace, err)
+					return cmdutil.At(t, namespace, err)
 				}
 				if len(list.Items) == 0 && out.Table() {
 					a.Say("there are none")

@@ -6,13 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewAudit returns the command audit.
-func NewAudit(a *base.CLI) *cobra.Command {
+func NewAudit(a *cmdutil.CLI) *cobra.Command {
 	var (
 		out   cli.Output
 		after int64
@@ -26,10 +26,10 @@ func NewAudit(a *base.CLI) *cobra.Command {
 		Args:              cli.ExactArgs("AGENT"),
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				list, err := t.Audit().List(ctx, after, limit)
 				if err != nil {
-					return base.At(t, "", err)
+					return cmdutil.At(t, "", err)
 				}
 				return out.Write(a.Out, list, func(w io.Writer) { auditTable(w, list.Items) })
 			})

@@ -8,13 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewCluster returns the command cluster.
-func NewCluster(a *base.CLI) *cobra.Command {
+func NewCluster(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:               "cluster [AGENT]",
@@ -23,10 +23,10 @@ func NewCluster(a *base.CLI) *cobra.Command {
 		Args:              cli.ExactArgs("AGENT"),
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				cluster, err := t.Cluster().Get(ctx)
 				if err != nil {
-					return base.At(t, "", err)
+					return cmdutil.At(t, "", err)
 				}
 				return out.Write(a.Out, cluster, func(w io.Writer) { clusterTable(w, cluster) })
 			})

@@ -8,15 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewEvents returns the command events.
-func NewEvents(a *base.CLI) *cobra.Command {
+func NewEvents(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
-	var scope base.Scope
+	var scope cmdutil.Scope
 	var filter runnerapi.EventFilter
 	cmd := &cobra.Command{
 		Use: "events [AGENT]", Short: "List the Kubernetes events of a namespace, newest first",
@@ -31,8 +31,8 @@ func NewEvents(a *base.CLI) *cobra.Command {
 			if err := eventType(&filter.Type); err != nil {
 				return cli.Usage(err)
 			}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
-				events, err := base.In(ctx, t, scope, func(ctx context.Context, namespace string) ([]runnerapi.ClusterEvent, error) {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
+				events, err := cmdutil.In(ctx, t, scope, func(ctx context.Context, namespace string) ([]runnerapi.ClusterEvent, error) {
 					return t.Events().List(ctx, namespace, filter)
 				})
 				if err != nil {

@@ -9,13 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewCost returns the command cost.
-func NewCost(a *base.CLI) *cobra.Command {
+func NewCost(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	var opts runnerapi.CostOptions
 	var by string
@@ -39,10 +39,10 @@ They are in OpenCost's currency: US dollars, unless the cluster's owner has set 
 				return cli.Usage(errors.New("--since: is a duration of at most 720h"))
 			}
 			opts.ByApp = by == "app"
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				list, err := t.Monitoring().Cost(ctx, opts)
 				if err != nil {
-					return base.At(t, opts.Namespace, err)
+					return cmdutil.At(t, opts.Namespace, err)
 				}
 				if len(list.Items) == 0 && out.Table() {
 					a.Say("OpenCost has no costs yet; it takes some minutes after it was installed")

@@ -6,13 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
-func newNamespaceCreate(a *base.CLI) *cobra.Command {
+func newNamespaceCreate(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
-	var write base.Writing
+	var write cmdutil.Writing
 	var flags namespaceFlags
 	cmd := &cobra.Command{
 		Use:   "create [AGENT] NAMESPACE",
@@ -40,10 +40,10 @@ open, unless you give --network isolated.`,
 			if err != nil {
 				return err
 			}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				ns, err := t.Namespaces().Set(ctx, args[1], spec, write.Options())
 				if err != nil {
-					return base.At(t, args[1], err)
+					return cmdutil.At(t, args[1], err)
 				}
 				if write.DryRun {
 					a.Say("dry run: namespace %s would be accepted; nothing was changed", args[1])

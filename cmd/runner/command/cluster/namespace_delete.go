@@ -8,18 +8,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
 // namespaceDelete removes a namespace, when it is really meant.
 type namespaceDelete struct {
-	*base.CLI
-	base.Writing
+	*cmdutil.CLI
+	cmdutil.Writing
 	yes bool
 }
 
-func newNamespaceDelete(a *base.CLI) *cobra.Command {
+func newNamespaceDelete(a *cmdutil.CLI) *cobra.Command {
 	c := &namespaceDelete{CLI: a}
 	cmd := &cobra.Command{
 		Use:   "delete [AGENT] NAMESPACE",
@@ -34,9 +34,9 @@ The command asks you to type the namespace's name. In a script, give --yes.`,
 			if err := c.confirm(args[1]); err != nil {
 				return err
 			}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				if err := t.Namespaces().Delete(ctx, args[1], c.Options()); err != nil {
-					return base.At(t, args[1], err)
+					return cmdutil.At(t, args[1], err)
 				}
 				a.SayDeleted("namespace "+args[1], c.DryRun)
 				return nil

@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
-func newNamespaceGet(a *base.CLI) *cobra.Command {
+func newNamespaceGet(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:               "get [AGENT] NAMESPACE",
@@ -19,10 +19,10 @@ func newNamespaceGet(a *base.CLI) *cobra.Command {
 		Args:              cli.ExactArgs("AGENT", "NAMESPACE"),
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				ns, err := t.Namespaces().Get(ctx, args[1])
 				if err != nil {
-					return base.At(t, args[1], err)
+					return cmdutil.At(t, args[1], err)
 				}
 				return out.Write(a.Out, ns, func(w io.Writer) { namespaceDetails(w, ns) })
 			})

@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func newNamespaceList(a *base.CLI) *cobra.Command {
+func newNamespaceList(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:               "list [AGENT]",
@@ -20,10 +20,10 @@ func newNamespaceList(a *base.CLI) *cobra.Command {
 		Args:              cli.ExactArgs("AGENT"),
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				list, err := t.Namespaces().List(ctx)
 				if err != nil {
-					return base.At(t, "", err)
+					return cmdutil.At(t, "", err)
 				}
 				return out.Write(a.Out, runnerapi.NamespaceList{Items: list}, func(w io.Writer) { namespaceTable(w, list...) })
 			})

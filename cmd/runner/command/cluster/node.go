@@ -11,14 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 // NewNode returns the command node.
-func NewNode(a *base.CLI) *cobra.Command {
+func NewNode(a *cmdutil.CLI) *cobra.Command {
 	return cli.Group("node", "Manage the nodes of an agent's cluster",
 		newNodeList(a), newNodeGet(a),
 		newNodeCordon(a, "cordon", "Mark a node as unschedulable for new pods", client.Nodes.Cordon),
@@ -26,7 +26,7 @@ func NewNode(a *base.CLI) *cobra.Command {
 		newNodeCordon(a, "uncordon", "Mark a node as schedulable again", client.Nodes.Uncordon))
 }
 
-func newNodeList(a *base.CLI) *cobra.Command {
+func newNodeList(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use: "list [AGENT]", Short: "List the nodes of an agent's cluster",
@@ -34,10 +34,10 @@ func newNodeList(a *base.CLI) *cobra.Command {
 		Args:              cli.ExactArgs("AGENT"),
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				nodes, err := t.Nodes().List(ctx)
 				if err != nil {
-					return base.At(t, "", err)
+					return cmdutil.At(t, "", err)
 				}
 				return out.Write(a.Out, runnerapi.NodeList{Items: nodes}, func(w io.Writer) { nodeTable(w, nodes...) })
 			})
@@ -47,7 +47,7 @@ func newNodeList(a *base.CLI) *cobra.Command {
 	return cmd
 }
 
-func newNodeGet(a *base.CLI) *cobra.Command {
+func newNodeGet(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use: "get [AGENT] NODE", Short: "Show a node with its conditions, taints and last events",
@@ -55,10 +55,10 @@ func newNodeGet(a *base.CLI) *cobra.Command {
 		Args:              cli.ExactArgs("AGENT", "NODE"),
 		ValidArgsFunction: a.CompleteNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				node, err := t.Nodes().Get(ctx, args[1])
 				if err != nil {
-					return base.At(t, "node "+args[1], err)
+					return cmdutil.At(t, "node "+args[1], err)
 				}
 				return out.Write(a.Out, node, func(w io.Writer) { nodeDetails(w, node) })
 			})
@@ -70,19 +70,19 @@ func newNodeGet(a *base.CLI) *cobra.Command {
 
 type nodeCommand func(client.Nodes, context.Context, string, runnerapi.WriteOptions) (runnerapi.Node, error)
 
-func newNodeCordon(a *base.CLI, verb, short string, do nodeCommand) *cobra.Command {
+func newNodeCordon(a *cmdutil.CLI, verb, short string, do nodeCommand) *cobra.Command {
 	var out cli.Output
-	var write base.Writing
+	var write cmdutil.Writing
 	cmd := &cobra.Command{
 		Use: verb + " [AGENT] NODE", Short: short,
 		Example:           "  pipeops-runner node " + verb + " shop node-1",
 		Args:              cli.ExactArgs("AGENT", "NODE"),
 		ValidArgsFunction: a.CompleteNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				node, err := do(t.Nodes(), ctx, args[1], write.Options())
 				if err != nil {
-					return base.At(t, "node "+args[1], err)
+					return cmdutil.At(t, "node "+args[1], err)
 				}
 				return out.Write(a.Out, node, func(w io.Writer) { nodeTable(w, node) })
 			})
@@ -93,9 +93,9 @@ func newNodeCordon(a *base.CLI, verb, short string, do nodeCommand) *cobra.Comma
 	return cmd
 }
 
-func newNodeDrain(a *base.CLI) *cobra.Command {
+func newNodeDrain(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
-	var write base.Writing
+	var write cmdutil.Writing
 	var options runnerapi.DrainOptions
 	var grace int64
 	var timeout time.Duration
@@ -119,7 +119,7 @@ earlier outcome and then continues.`,
 				}
 				options.GracePeriodSeconds = &grace
 			}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				drain, err := drain(ctx, a, t, args[1], options, write.Options(), timeout)
 				if err != nil {
 					return err
@@ -139,7 +139,7 @@ earlier outcome and then continues.`,
 }
 
 // drain drains a node and reports the changes that it sees.
-func drain(ctx context.Context, a *base.CLI, t *base.Target, node string, options runnerapi.DrainOptions, write runnerapi.WriteOptions, timeout time.Duration) (runnerapi.Drain, error) {
+func drain(ctx context.Context, a *cmdutil.CLI, t *cmdutil.Target, node string, options runnerapi.DrainOptions, write runnerapi.WriteOptions, timeout time.Duration) (runnerapi.Drain, error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	said := ""
@@ -150,13 +150,13 @@ func drain(ctx context.Context, a *base.CLI, t *base.Target, node string, option
 		}
 	})
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return drain, &base.ExitError{
-			Code: base.ExitTimeout, Err: fmt.Errorf("node %s is not drained after %s: %s", node, timeout, drainProgress(drain)),
+		return drain, &cmdutil.ExitError{
+			Code: cmdutil.ExitTimeout, Err: fmt.Errorf("node %s is not drained after %s: %s", node, timeout, drainProgress(drain)),
 			Fix: "see what the budgets wait for; run it again to go on, or let the node have pods again: pipeops-runner node uncordon " + t.Agent.Name + " " + node,
 		}
 	}
 	if err != nil {
-		return drain, base.At(t, "node "+node, err)
+		return drain, cmdutil.At(t, "node "+node, err)
 	}
 	return drain, nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -23,7 +23,7 @@ type joined struct {
 	Token string `json:"token,omitempty"`
 }
 
-func newNodeJoin(a *base.CLI) *cobra.Command {
+func newNodeJoin(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	var token bool
 	cmd := &cobra.Command{
@@ -40,10 +40,10 @@ token can make a node of the cluster.`,
 		Args:              cli.ExactArgs("AGENT"),
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				how, err := join(ctx, t, token)
 				if err != nil {
-					return base.At(t, "", err)
+					return cmdutil.At(t, "", err)
 				}
 				return out.Write(a.Out, how, func(w io.Writer) { cli.Say(w, "%s", how.Command) })
 			})
@@ -54,7 +54,7 @@ token can make a node of the cluster.`,
 	return cmd
 }
 
-func join(ctx context.Context, t *base.Target, token bool) (joined, error) {
+func join(ctx context.Context, t *cmdutil.Target, token bool) (joined, error) {
 	command, err := t.Nodes().JoinCommand(ctx)
 	if err != nil || !token {
 		return joined{JoinCommand: command}, err

@@ -8,13 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewRoutes returns the command routes.
-func NewRoutes(a *base.CLI) *cobra.Command {
+func NewRoutes(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "routes [AGENT]",
@@ -28,10 +28,10 @@ STATE is serving, or suspended for the REASON. CERTIFICATE is that of the gatewa
 		Args:              cli.ExactArgs("AGENT"),
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				list, err := t.Routes().List(ctx)
 				if err != nil {
-					return base.At(t, "", err)
+					return cmdutil.At(t, "", err)
 				}
 				if len(list) == 0 && out.Table() {
 					a.Say("there are none; deploy --public makes an App public")

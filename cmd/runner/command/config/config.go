@@ -7,13 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewConfig returns the command config.
-func NewConfig(a *base.CLI) *cobra.Command {
+func NewConfig(a *cmdutil.CLI) *cobra.Command {
 	return cli.Group("configmap", "Manage config maps",
 		newConfigSet(a), newConfigGet(a), newConfigList(a), newConfigDelete(a))
 }

@@ -7,12 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func newConfigGet(a *base.CLI) *cobra.Command {
+func newConfigGet(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	var namespace, only string
 	cmd := &cobra.Command{
@@ -24,10 +24,10 @@ func newConfigGet(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				cm, err := t.ConfigMaps().Get(ctx, key)
 				if err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				if only != "" {
 					return writeValue(a.Out, cm, only)
@@ -37,7 +37,7 @@ func newConfigGet(a *base.CLI) *cobra.Command {
 		},
 	}
 	out.Add(cmd)
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	cmd.Flags().StringVar(&only, "key", "", "write only the value of this key, unchanged")
 	return cmd
 }
@@ -50,7 +50,7 @@ func writeValue(w io.Writer, cm runnerapi.ConfigMap, key string) error {
 	if raw, ok := cm.BinaryData[key]; ok {
 		return cli.Raw(w, raw)
 	}
-	return &base.ExitError{Err: fmt.Errorf("config map %s/%s has no key %q", cm.Namespace, cm.Name, key), Code: base.ExitNotFound, Fix: "look at the keys with: pipeops-runner configmap list"}
+	return &cmdutil.ExitError{Err: fmt.Errorf("config map %s/%s has no key %q", cm.Namespace, cm.Name, key), Code: cmdutil.ExitNotFound, Fix: "look at the keys with: pipeops-runner configmap list"}
 }
 
 func configValues(w io.Writer, cm runnerapi.ConfigMap) {

@@ -3,15 +3,15 @@ package config
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
-func newConfigList(a *base.CLI) *cobra.Command {
-	return base.Listing[runnerapi.ConfigMap]{
+func newConfigList(a *cmdutil.CLI) *cobra.Command {
+	return cmdutil.Listing[runnerapi.ConfigMap]{
 		Short: "List the config maps of a namespace", Example: "pipeops-runner configmap list shop -n production",
-		Of:    func(c *client.Client) base.Lister[runnerapi.ConfigMap] { return c.ConfigMaps() },
+		Of:    func(c *client.Client) cmdutil.Lister[runnerapi.ConfigMap] { return c.ConfigMaps() },
 		List:  func(items []runnerapi.ConfigMap) any { return runnerapi.ConfigMapList{Items: items} },
 		Table: configTable,
 	}.Command(a)

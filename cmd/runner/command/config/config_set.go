@@ -6,15 +6,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func newConfigSet(a *base.CLI) *cobra.Command {
+func newConfigSet(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	var namespace string
-	var write base.Writing
+	var write cmdutil.Writing
 	var from valueFlags
 	cmd := &cobra.Command{
 		Use:   "set [AGENT] NAME",
@@ -34,10 +34,10 @@ Apps that use the config map restart when its content changes and their spec say
 			}
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			spec := runnerapi.ConfigMapSpec{Data: v.text, BinaryData: v.binary}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				cm, err := t.ConfigMaps().Set(ctx, key, spec, write.Options())
 				if err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				if write.DryRun {
 					a.Say("dry run: config map %s would be accepted; nothing was changed", key)
@@ -47,7 +47,7 @@ Apps that use the config map restart when its content changes and their spec say
 		},
 	}
 	out.Add(cmd)
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	write.AddWriting(cmd)
 	f := cmd.Flags()
 	f.StringArrayVar(&from.literals, "from-literal", nil, "KEY=VALUE; may be repeated")

@@ -5,14 +5,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func newSecretDelete(a *base.CLI) *cobra.Command {
+func newSecretDelete(a *cmdutil.CLI) *cobra.Command {
 	var namespace string
-	var write base.Writing
+	var write cmdutil.Writing
 	cmd := &cobra.Command{
 		Use:               "delete [AGENT] NAME",
 		Short:             "Delete a secret",
@@ -21,16 +21,16 @@ func newSecretDelete(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				if err := t.Secrets().Delete(ctx, key, write.Options()); err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				a.SayDeleted("secret "+key.String(), write.DryRun)
 				return nil
 			})
 		},
 	}
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	write.AddWriting(cmd)
 	return cmd
 }

@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func newSecretGet(a *base.CLI) *cobra.Command {
+func newSecretGet(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	var namespace string
 	cmd := &cobra.Command{
@@ -22,10 +22,10 @@ func newSecretGet(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				secret, err := t.Secrets().Get(ctx, key)
 				if err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				return out.Write(a.Out, secret, func(w io.Writer) {
 					cli.Row(w, "Secret:", key)
@@ -39,6 +39,6 @@ func newSecretGet(a *base.CLI) *cobra.Command {
 		},
 	}
 	out.Add(cmd)
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	return cmd
 }

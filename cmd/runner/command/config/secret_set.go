@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -20,10 +20,10 @@ const maxSecret = 1 << 20
 
 // secretSet writes a secret.
 type secretSet struct {
-	*base.CLI
+	*cmdutil.CLI
 	out       cli.Output
 	namespace string
-	base.Writing
+	cmdutil.Writing
 	kind string
 	from valueFlags
 
@@ -31,7 +31,7 @@ type secretSet struct {
 	registry    registryFlags
 }
 
-func newSecretSet(a *base.CLI) *cobra.Command {
+func newSecretSet(a *cmdutil.CLI) *cobra.Command {
 	c := &secretSet{CLI: a}
 	cmd := &cobra.Command{
 		Use:   "set [AGENT] NAME",
@@ -55,11 +55,11 @@ Apps that use the secret restart when its content changes and their spec says so
 				return err
 			}
 			key := runnerapi.Key{Namespace: c.namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error { return c.run(ctx, t, key, spec) })
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error { return c.run(ctx, t, key, spec) })
 		},
 	}
 	c.out.Add(cmd)
-	base.NamespaceFlag(cmd, &c.namespace)
+	cmdutil.NamespaceFlag(cmd, &c.namespace)
 	c.AddWriting(cmd)
 	f := cmd.Flags()
 	f.StringVar(&c.kind, "type", "Opaque", "type: Opaque, tls (kubernetes.io/tls) or docker (kubernetes.io/dockerconfigjson)")
@@ -71,10 +71,10 @@ Apps that use the secret restart when its content changes and their spec says so
 	return cmd
 }
 
-func (c *secretSet) run(ctx context.Context, t *base.Target, key runnerapi.Key, spec runnerapi.SecretSpec) error {
+func (c *secretSet) run(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, spec runnerapi.SecretSpec) error {
 	secret, err := t.Secrets().Set(ctx, key, spec, c.Options())
 	if err != nil {
-		return base.At(t, key.String(), err)
+		return cmdutil.At(t, key.String(), err)
 	}
 	if c.DryRun {
 		c.Say("dry run: secret %s would be accepted; nothing was changed", key)

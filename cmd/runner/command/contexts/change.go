@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/contextfile"
 )
 
-func newSet(a *base.CLI) *cobra.Command {
+func newSet(a *cmdutil.CLI) *cobra.Command {
 	var d defaults
 	cmd := &cobra.Command{
 		Use: "set [NAME]", Short: "Set a context's default agent and namespace: by default, of the current one",

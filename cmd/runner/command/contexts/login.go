@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/contextfile"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -34,7 +34,7 @@ func (d *defaults) apply(cmd *cobra.Command, c *contextfile.Context) {
 }
 
 // NewLogin returns the command login.
-func NewLogin(a *base.CLI) *cobra.Command {
+func NewLogin(a *cmdutil.CLI) *cobra.Command {
 	var d defaults
 	cmd := &cobra.Command{
 		Use:   "login FILE|-",
@@ -55,7 +55,7 @@ $XDG_CONFIG_HOME or your system's own, such as ~/.config. Only you can read the 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := readCredentials(a, args[0])
 			if err != nil {
-				return &base.ExitError{Err: err, Code: base.ExitUsage}
+				return &cmdutil.ExitError{Err: err, Code: cmdutil.ExitUsage}
 			}
 			return login(cmd, a, c, &d)
 		},
@@ -64,7 +64,7 @@ $XDG_CONFIG_HOME or your system's own, such as ~/.config. Only you can read the 
 	return cmd
 }
 
-func readCredentials(a *base.CLI, path string) (credentials.Credentials, error) {
+func readCredentials(a *cmdutil.CLI, path string) (credentials.Credentials, error) {
 	if path != "-" {
 		return credentials.Load(path)
 	}
@@ -79,7 +79,7 @@ func readCredentials(a *base.CLI, path string) (credentials.Credentials, error) 
 	return c, nil
 }
 
-func login(cmd *cobra.Command, a *base.CLI, creds credentials.Credentials, d *defaults) error {
+func login(cmd *cobra.Command, a *cmdutil.CLI, creds credentials.Credentials, d *defaults) error {
 	c, err := contextfile.Runner.Login(cmp.Or(a.Context, creds.Runner), func(c *contextfile.Context) { d.apply(cmd, c) }, creds.Write)
 	if err != nil {
 		return err

@@ -11,25 +11,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/apps"
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 // NewJob returns the command job.
-func NewJob(a *base.CLI) *cobra.Command {
+func NewJob(a *cmdutil.CLI) *cobra.Command {
 	return cli.Group("job", "Run Jobs to completion",
 		newJobRun(a), newJobStatus(a), newJobList(a),
 		newRunLogs(a, jobs, "job", "Print or follow a Job's log", "migrate"),
 		newRunDelete(a, jobs, "job", "Stop a Job if it runs, and delete it with its pods", jobLook, "migrate"))
 }
 
-func jobLook(key runnerapi.Key) base.Look {
-	return func(ctx context.Context, t *base.Target) (base.GoingState, error) {
+func jobLook(key runnerapi.Key) cmdutil.Look {
+	return func(ctx context.Context, t *cmdutil.Target) (cmdutil.GoingState, error) {
 		job, err := t.Jobs().Get(ctx, key)
 		going := job.Status.State == runnerapi.JobDeleting
-		return base.GoingState{Uid: job.UID, Going: going, Settled: job.Settled(), Waits: job.Status.WaitingFor}, err
+		return cmdutil.GoingState{Uid: job.UID, Going: going, Settled: job.Settled(), Waits: job.Status.WaitingFor}, err
 	}
 }
 
@@ -54,8 +54,8 @@ type jobRunCommand struct {
 	deadline, ttl time.Duration
 }
 
-func newJobRun(a *base.CLI) *cobra.Command {
-	c := &jobRunCommand{runFlags: runFlags{Rollout: base.Rollout{CLI: a}}}
+func newJobRun(a *cmdutil.CLI) *cobra.Command {
+	c := &jobRunCommand{runFlags: runFlags{Rollout: cmdutil.Rollout{CLI: a}}}
 	cmd := &cobra.Command{
 		Use:   "run [AGENT] NAME (--image IMAGE | -f FILE) [flags] [-- ARG...]",
 		Short: "Run a Job and wait for its end",
@@ -67,10 +67,10 @@ name runs once, no matter how often you call the command. The Job and its outcom
 delete the Job. Its log stays as long as its pods do.`,
 		Example: `  pipeops-runner job run shop migrate --image registry.example.com/shop/web:1.4.2 -- migrate
   pipeops-runner job run shop migrate --image registry.example.com/shop/web:1.4.2 --run build-1742 --retries 0 --deadline 10m --ttl 24h -- migrate`,
-		Args:              base.BeforeDash(cli.ExactArgs("AGENT", "NAME")),
+		Args:              cmdutil.BeforeDash(cli.ExactArgs("AGENT", "NAME")),
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			args, c.spec.Args = base.SplitArgs(cmd, args)
+			args, c.spec.Args = cmdutil.SplitArgs(cmd, args)
 			return c.run(cmd.Context(), args[0], args[1])
 		},
 	}
@@ -95,11 +95,11 @@ func (c *jobRunCommand) run(ctx context.Context, agent, name string) error {
 	}
 	spec.Run = c.runName(spec.Run)
 	c.SayWarnings(spec.AppSpec())
-	return c.On(ctx, agent, func(ctx context.Context, t *base.Target) error {
+	return c.On(ctx, agent, func(ctx context.Context, t *cmdutil.Target) error {
 		key := runnerapi.Key{Namespace: c.Namespace, Name: name}
 		job, err := t.Jobs().Run(ctx, key, spec, c.Options())
 		if err != nil {
-			return base.At(t, key.String(), err)
+			return cmdutil.At(t, key.String(), err)
 		}
 		if c.DryRun {
 			c.Say("dry run: %s would be accepted; nothing was changed", key)
@@ -137,15 +137,15 @@ func (c *jobRunCommand) overlay(spec *runnerapi.JobSpec) error {
 	return nil
 }
 
-func newJobStatus(a *base.CLI) *cobra.Command {
+func newJobStatus(a *cmdutil.CLI) *cobra.Command {
 	return newRunStatus(a, jobs, "job", "Show the state of a Job, and why it failed", "migrate")
 }
 
 // newRunStatus shows a job or pipeline.
-func newRunStatus[T any](a *base.CLI, k runKind[T], kind, short, name string) *cobra.Command {
+func newRunStatus[T any](a *cmdutil.CLI, k runKind[T], kind, short, name string) *cobra.Command {
 	var out cli.Output
 	var namespace string
-	wait := &base.Waiting{}
+	wait := &cmdutil.Waiting{}
 	cmd := &cobra.Command{
 		Use: "status [AGENT] NAME", Short: short,
 		Long:              short + ".\n\nWith --wait, the command waits for the end and exits as run does.",
@@ -154,10 +154,10 @@ func newRunStatus[T any](a *base.CLI, k runKind[T], kind, short, name string) *c
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				run, err := k.calls(t.Client).Get(ctx, key)
 				if err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				if wait.Wanted() {
 					return k.conclude(ctx, a, t, run, wait, &out)
@@ -167,15 +167,15 @@ func newRunStatus[T any](a *base.CLI, k runKind[T], kind, short, name string) *c
 		},
 	}
 	out.Add(cmd)
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	addRunWait(cmd, wait, 0)
 	return cmd
 }
 
-func newJobList(a *base.CLI) *cobra.Command {
-	return base.Listing[runnerapi.Job]{
+func newJobList(a *cmdutil.CLI) *cobra.Command {
+	return cmdutil.Listing[runnerapi.Job]{
 		Short: "List the Jobs of a namespace", Example: "pipeops-runner job list shop",
-		Of:    func(c *client.Client) base.Lister[runnerapi.Job] { return c.Jobs() },
+		Of:    func(c *client.Client) cmdutil.Lister[runnerapi.Job] { return c.Jobs() },
 		List:  func(items []runnerapi.Job) any { return runnerapi.JobList{Items: items} },
 		Table: jobTable,
 	}.Command(a)
@@ -202,8 +202,8 @@ func jobDetails(w io.Writer, j runnerapi.Job) {
 	if j.Status.ExitCode != nil && j.Status.Diagnosis == nil { // which has it too
 		cli.Row(w, "Exit code:", *j.Status.ExitCode)
 	}
-	base.WaitingRows(w, j.Status.WaitingFor, j.Status.LastLines)
-	base.DiagnosisRows(w, j.Status.Diagnosis)
+	cmdutil.WaitingRows(w, j.Status.WaitingFor, j.Status.LastLines)
+	cmdutil.DiagnosisRows(w, j.Status.Diagnosis)
 }
 
 func causeOf(d *runnerapi.Diagnosis) runnerapi.Cause {

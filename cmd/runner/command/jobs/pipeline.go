@@ -8,25 +8,25 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 // NewPipeline returns the command pipeline.
-func NewPipeline(a *base.CLI) *cobra.Command {
+func NewPipeline(a *cmdutil.CLI) *cobra.Command {
 	return cli.Group("pipeline", "Run Pipelines: jobs in sequence, until one fails",
 		newPipelineRun(a), newPipelineStatus(a), newPipelineList(a),
 		newRunLogs(a, pipelines, "pipeline", "Print or follow the log of a Pipeline's jobs", "release"),
 		newRunDelete(a, pipelines, "pipeline", "Stop a Pipeline if it runs, and delete it with its pods", pipelineLook, "release"))
 }
 
-func pipelineLook(key runnerapi.Key) base.Look {
-	return func(ctx context.Context, t *base.Target) (base.GoingState, error) {
+func pipelineLook(key runnerapi.Key) cmdutil.Look {
+	return func(ctx context.Context, t *cmdutil.Target) (cmdutil.GoingState, error) {
 		p, err := t.Pipelines().Get(ctx, key)
 		going := p.Status.State == runnerapi.JobDeleting
-		return base.GoingState{Uid: p.UID, Going: going, Settled: p.Settled(), Waits: p.Status.WaitingFor}, err
+		return cmdutil.GoingState{Uid: p.UID, Going: going, Settled: p.Settled(), Waits: p.Status.WaitingFor}, err
 	}
 }
 
@@ -53,8 +53,8 @@ func underWay(p runnerapi.Pipeline) string {
 	return ""
 }
 
-func newPipelineRun(a *base.CLI) *cobra.Command {
-	c := &runFlags{Rollout: base.Rollout{CLI: a}}
+func newPipelineRun(a *cmdutil.CLI) *cobra.Command {
+	c := &runFlags{Rollout: cmdutil.Rollout{CLI: a}}
 	var image string
 	cmd := &cobra.Command{
 		Use:   "run [AGENT] NAME -f FILE [flags]",
@@ -91,11 +91,11 @@ func (f *runFlags) pipeline(ctx context.Context, agent, name, image string) erro
 	}
 	spec.Run = f.runName(spec.Run)
 	f.SayWarnings(spec.AppSpec())
-	return f.On(ctx, agent, func(ctx context.Context, t *base.Target) error {
+	return f.On(ctx, agent, func(ctx context.Context, t *cmdutil.Target) error {
 		key := runnerapi.Key{Namespace: f.Namespace, Name: name}
 		p, err := t.Pipelines().Run(ctx, key, spec, f.Options())
 		if err != nil {
-			return base.At(t, key.String(), err)
+			return cmdutil.At(t, key.String(), err)
 		}
 		if f.DryRun {
 			f.Say("dry run: %s would be accepted; nothing was changed", key)
@@ -105,14 +105,14 @@ func (f *runFlags) pipeline(ctx context.Context, agent, name, image string) erro
 	})
 }
 
-func newPipelineStatus(a *base.CLI) *cobra.Command {
+func newPipelineStatus(a *cmdutil.CLI) *cobra.Command {
 	return newRunStatus(a, pipelines, "pipeline", "Show a Pipeline and its jobs, and why one failed", "release")
 }
 
-func newPipelineList(a *base.CLI) *cobra.Command {
-	return base.Listing[runnerapi.Pipeline]{
+func newPipelineList(a *cmdutil.CLI) *cobra.Command {
+	return cmdutil.Listing[runnerapi.Pipeline]{
 		Short: "List the Pipelines of a namespace", Example: "pipeops-runner pipeline list shop",
-		Of:    func(c *client.Client) base.Lister[runnerapi.Pipeline] { return c.Pipelines() },
+		Of:    func(c *client.Client) cmdutil.Lister[runnerapi.Pipeline] { return c.Pipelines() },
 		List:  func(items []runnerapi.Pipeline) any { return runnerapi.PipelineList{Items: items} },
 		Table: pipelineTable,
 	}.Command(a)
@@ -145,6 +145,6 @@ func pipelineDetails(w io.Writer, p runnerapi.Pipeline) {
 		}
 		cli.Row(w, "Job "+j.Name+":", row)
 	}
-	base.WaitingRows(w, p.Status.WaitingFor, p.Status.LastLines)
-	base.DiagnosisRows(w, p.Status.Diagnosis)
+	cmdutil.WaitingRows(w, p.Status.WaitingFor, p.Status.LastLines)
+	cmdutil.DiagnosisRows(w, p.Status.Diagnosis)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/appfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -24,14 +24,14 @@ const runWait = time.Hour
 
 // runFlags are those of the commands that run a job or a pipeline.
 type runFlags struct {
-	base.Rollout
+	cmdutil.Rollout
 	file, name string
 }
 
 func (f *runFlags) add(cmd *cobra.Command, what string) {
 	f.Out.Add(cmd)
 	addRunWait(cmd, &f.Wait, runWait)
-	base.NamespaceFlag(cmd, &f.Namespace)
+	cmdutil.NamespaceFlag(cmd, &f.Namespace)
 	f.AddWriting(cmd)
 	fl := cmd.Flags()
 	fl.StringVarP(&f.file, "filename", "f", "", "file with the "+what+" in YAML or JSON, or - for standard input")
@@ -39,7 +39,7 @@ func (f *runFlags) add(cmd *cobra.Command, what string) {
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only
 }
 
-func addRunWait(cmd *cobra.Command, w *base.Waiting, initial time.Duration) {
+func addRunWait(cmd *cobra.Command, w *cmdutil.Waiting, initial time.Duration) {
 	w.Add(cmd, initial)
 	cmd.Flags().Lookup("wait").NoOptDefVal = runWait.String()
 }
@@ -49,7 +49,7 @@ func (f *runFlags) read(spec any) error {
 	if f.file == "" {
 		return nil
 	}
-	text, err := cli.ReadLimited(f.file, f.In, base.MaxManifest)
+	text, err := cli.ReadLimited(f.file, f.In, cmdutil.MaxManifest)
 	if err == nil {
 		err = appfile.Decode(text, spec)
 	}
@@ -108,7 +108,7 @@ type runKind[T any] struct {
 
 // runCalls is a handle of the client for jobs, or for pipelines.
 type runCalls[T any] interface {
-	base.Lister[T]
+	cmdutil.Lister[T]
 	Get(ctx context.Context, key runnerapi.Key) (T, error)
 	Wait(ctx context.Context, key runnerapi.Key, generation int64, report func(T, error)) (T, error)
 	Logs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error
@@ -117,7 +117,7 @@ type runCalls[T any] interface {
 
 // conclude waits, if requested, until a run has ended. It prints the run, and returns an error
 // unless the run succeeded.
-func (k runKind[T]) conclude(ctx context.Context, a *base.CLI, t *base.Target, run T, f *base.Waiting, out *cli.Output) error {
+func (k runKind[T]) conclude(ctx context.Context, a *cmdutil.CLI, t *cmdutil.Target, run T, f *cmdutil.Waiting, out *cli.Output) error {
 	s := k.of(run)
 	if !f.Wanted() {
 		a.Say("accepted: %s; it continues in the cluster", s.key)
@@ -128,7 +128,7 @@ func (k runKind[T]) conclude(ctx context.Context, a *base.CLI, t *base.Target, r
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, f.Limit)
 	defer cancel()
-	p := base.NewProgress(a.Err, a.Terminal)
+	p := cmdutil.NewProgress(a.Err, a.Terminal)
 	newest := run
 	var err error
 	if !s.settled {
@@ -144,7 +144,7 @@ func (k runKind[T]) conclude(ctx context.Context, a *base.CLI, t *base.Target, r
 	switch {
 	case ctx.Err() != nil:
 		a.Say("stopped waiting; %s continues in the cluster. See how it ends with:\n  %s", s.key, status)
-		return &base.ExitError{Err: ctx.Err(), Code: base.ExitInterrupted, Told: true}
+		return &cmdutil.ExitError{Err: ctx.Err(), Code: cmdutil.ExitInterrupted, Told: true}
 	case err != nil:
 		return fmt.Errorf("%s: %s: waiting: %w", t, s.key, err)
 	}
@@ -161,21 +161,21 @@ func (k runKind[T]) conclude(ctx context.Context, a *base.CLI, t *base.Target, r
 }
 
 // runVerdict turns the state of a job or pipeline into the command's error.
-func runVerdict(a *base.CLI, t *base.Target, s standing, waited time.Duration, status string) error {
+func runVerdict(a *cmdutil.CLI, t *cmdutil.Target, s standing, waited time.Duration, status string) error {
 	switch {
 	case s.settled && s.state == runnerapi.JobSucceeded:
 		return nil
 	case s.settled:
 		sayStanding(a, s)
-		return &base.ExitError{Err: errors.New("it did not succeed"), Code: base.ExitAppFailed, Told: true}
+		return &cmdutil.ExitError{Err: errors.New("it did not succeed"), Code: cmdutil.ExitAppFailed, Told: true}
 	}
-	return &base.ExitError{
-		Err: fmt.Errorf("%s: %s has not ended after %s: %s", t, s.key, waited, s), Code: base.ExitTimeout,
+	return &cmdutil.ExitError{
+		Err: fmt.Errorf("%s: %s has not ended after %s: %s", t, s.key, waited, s), Code: cmdutil.ExitTimeout,
 		Fix: "it continues in the cluster; see how it ends with: " + status,
 	}
 }
 
-func sayStanding(a *base.CLI, s standing) {
+func sayStanding(a *cmdutil.CLI, s standing) {
 	what := strings.ToLower(string(s.state))
 	if s.doing != "" {
 		what += ": " + s.doing
@@ -184,7 +184,7 @@ func sayStanding(a *base.CLI, s standing) {
 	if s.diagnosis != nil {
 		what += ": " + cli.Printable(s.diagnosis.Message)
 	}
-	a.SayFailure(base.Diagnosed(what, s.diagnosis))
+	a.SayFailure(cmdutil.Diagnosed(what, s.diagnosis))
 	if s.state == runnerapi.JobBlocked {
 		a.Say("  it continues by itself when that is fixed, and ends with its deadline or with: pipeops-runner %s delete", s.kind)
 	}

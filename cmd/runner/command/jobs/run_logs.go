@@ -7,12 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/apps"
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func newRunLogs[T any](a *base.CLI, k runKind[T], kind, short, name string) *cobra.Command {
+func newRunLogs[T any](a *cmdutil.CLI, k runKind[T], kind, short, name string) *cobra.Command {
 	c := &apps.LogsCommand{CLI: a}
 	cmd := &cobra.Command{
 		Use: "logs [AGENT] NAME", Short: short,
@@ -22,9 +22,9 @@ func newRunLogs[T any](a *base.CLI, k runKind[T], kind, short, name string) *cob
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: c.Namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				if err := k.calls(t.Client).Logs(ctx, key, c.Opts, c.Print); err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				return nil
 			})
@@ -34,10 +34,10 @@ func newRunLogs[T any](a *base.CLI, k runKind[T], kind, short, name string) *cob
 	return cmd
 }
 
-func newRunDelete[T any](a *base.CLI, k runKind[T], kind, short string, see func(runnerapi.Key) base.Look, name string) *cobra.Command {
+func newRunDelete[T any](a *cmdutil.CLI, k runKind[T], kind, short string, see func(runnerapi.Key) cmdutil.Look, name string) *cobra.Command {
 	var namespace string
-	var write base.Writing
-	var wait base.Waiting
+	var write cmdutil.Writing
+	var wait cmdutil.Waiting
 	cmd := &cobra.Command{
 		Use: "delete [AGENT] NAME", Short: short,
 		Long:              short + ". The command waits until they are gone.",
@@ -46,16 +46,16 @@ func newRunDelete[T any](a *base.CLI, k runKind[T], kind, short string, see func
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				if err := k.calls(t.Client).Delete(ctx, key, write.Options()); err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				return a.Deleted(ctx, t, kind, key, &write, &wait, see(key))
 			})
 		},
 	}
-	base.NamespaceFlag(cmd, &namespace)
-	wait.Add(cmd, base.DefaultWait)
+	cmdutil.NamespaceFlag(cmd, &namespace)
+	wait.Add(cmd, cmdutil.DefaultWait)
 	write.AddWriting(cmd)
 	return cmd
 }

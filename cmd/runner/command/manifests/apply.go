@@ -13,27 +13,27 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // applyCommand applies a set of manifests.
 type applyCommand struct {
-	*base.CLI
+	*cmdutil.CLI
 	out       cli.Output
 	namespace string
 	set       string
 	files     []string
 	prune     bool
-	wait      base.Waiting
-	fleet     base.Fleet
+	wait      cmdutil.Waiting
+	fleet     cmdutil.Fleet
 	opts      runnerapi.ApplyOptions
-	base.Writing
+	cmdutil.Writing
 }
 
 // NewApply returns the command apply.
-func NewApply(a *base.CLI) *cobra.Command {
+func NewApply(a *cmdutil.CLI) *cobra.Command {
 	c := &applyCommand{CLI: a}
 	cmd := &cobra.Command{
 		Use: "apply [AGENT] -f FILE --applyset NAME", Short: "Apply manifests as a set",
@@ -55,7 +55,7 @@ names.`,
 				return cli.Usage(err)
 			}
 			c.opts.NoPrune, c.opts.WriteOptions = !c.prune, c.Options()
-			return c.fleet.Each(cmd.Context(), a, args[0], &c.out, func(ctx context.Context, a *base.CLI, t *base.Target) error {
+			return c.fleet.Each(cmd.Context(), a, args[0], &c.out, func(ctx context.Context, a *cmdutil.CLI, t *cmdutil.Target) error {
 				one := *c
 				one.CLI = a
 				return one.run(ctx, t, all)
@@ -63,7 +63,7 @@ names.`,
 		},
 	}
 	c.out.Add(cmd)
-	base.NamespaceFlag(cmd, &c.namespace)
+	cmdutil.NamespaceFlag(cmd, &c.namespace)
 	fl := cmd.Flags()
 	fl.StringArrayVarP(&c.files, "filename", "f", nil, "file or directory with manifests, or - for standard input; may be repeated")
 	fl.StringVar(&c.set, "applyset", "", "name of the set")
@@ -121,11 +121,11 @@ func manifestsIn(dir string) ([]string, error) {
 	return paths, nil
 }
 
-func (c *applyCommand) run(ctx context.Context, t *base.Target, all *manifestFiles) error {
+func (c *applyCommand) run(ctx context.Context, t *cmdutil.Target, all *manifestFiles) error {
 	key := runnerapi.Key{Namespace: c.namespace, Name: c.set}
 	result, err := t.Manifests().Apply(ctx, key, all.text, c.opts)
 	if err != nil {
-		return base.At(t, "set "+key.String(), all.locateError(err))
+		return cmdutil.At(t, "set "+key.String(), all.locateError(err))
 	}
 	all.locateAll(&result)
 	if c.wait.Wanted() && !c.opts.DryRun && result.Failed == 0 && !result.Ready {
@@ -147,7 +147,7 @@ func (c *applyCommand) run(ctx context.Context, t *base.Target, all *manifestFil
 }
 
 // await waits for readiness and reports each object's changes.
-func (c *applyCommand) await(ctx context.Context, t *base.Target, key runnerapi.Key, result *runnerapi.ApplyResult) error {
+func (c *applyCommand) await(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, result *runnerapi.ApplyResult) error {
 	limited, cancel := context.WithTimeout(ctx, c.wait.Limit)
 	defer cancel()
 	said := map[runnerapi.ManifestRef]string{}
@@ -172,7 +172,7 @@ func (c *applyCommand) await(ctx context.Context, t *base.Target, key runnerapi.
 	}
 	result.Ready = newest.Ready != nil && *newest.Ready
 	if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
-		return base.At(t, "set "+key.String()+": waiting", err)
+		return cmdutil.At(t, "set "+key.String()+": waiting", err)
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func (c *applyCommand) verdict(key runnerapi.Key, result runnerapi.ApplyResult) 
 	}
 	switch {
 	case result.Failed > 0 || result.Problem != nil:
-		return &base.ExitError{Err: fmt.Errorf("set %s: %d of %d objects failed", key, result.Failed, len(result.Objects)), Code: base.ExitFailure,
+		return &cmdutil.ExitError{Err: fmt.Errorf("set %s: %d of %d objects failed", key, result.Failed, len(result.Objects)), Code: cmdutil.ExitFailure,
 			Fix: "correct them, and apply the set again: what was done stays"}
 	case !c.wait.Wanted() || c.opts.DryRun || result.Ready:
 		return nil
@@ -202,7 +202,7 @@ func (c *applyCommand) verdict(key runnerapi.Key, result runnerapi.ApplyResult) 
 			return c.FailedObject(o.String(), o.Message, o.Diagnosis)
 		}
 	}
-	return &base.ExitError{Err: fmt.Errorf("set %s is not ready after %s", key, c.wait.Limit), Code: base.ExitTimeout, Fix: "it continues in the cluster: see pipeops-runner applyset get"}
+	return &cmdutil.ExitError{Err: fmt.Errorf("set %s is not ready after %s", key, c.wait.Limit), Code: cmdutil.ExitTimeout, Fix: "it continues in the cluster: see pipeops-runner applyset get"}
 }
 
 func applyTable(w io.Writer, result runnerapi.ApplyResult) {

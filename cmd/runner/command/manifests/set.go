@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -16,20 +16,20 @@ import (
 )
 
 // NewSet returns the command set.
-func NewSet(a *base.CLI) *cobra.Command {
+func NewSet(a *cmdutil.CLI) *cobra.Command {
 	return cli.Group("applyset", "Inspect and delete sets of manifests", newSetList(a), newSetGet(a), newSetDelete(a))
 }
 
-func newSetList(a *base.CLI) *cobra.Command {
-	return base.Listing[runnerapi.ManifestSet]{
+func newSetList(a *cmdutil.CLI) *cobra.Command {
+	return cmdutil.Listing[runnerapi.ManifestSet]{
 		Short: "List the sets of manifests of a namespace", Example: "pipeops-runner applyset list shop -n production",
-		Of:    func(c *client.Client) base.Lister[runnerapi.ManifestSet] { return c.Manifests() },
+		Of:    func(c *client.Client) cmdutil.Lister[runnerapi.ManifestSet] { return c.Manifests() },
 		List:  func(items []runnerapi.ManifestSet) any { return runnerapi.ManifestSetList{Items: items} },
 		Table: setTable,
 	}.Command(a)
 }
 
-func newSetGet(a *base.CLI) *cobra.Command {
+func newSetGet(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	var namespace string
 	cmd := &cobra.Command{
@@ -39,10 +39,10 @@ func newSetGet(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				set, err := t.Manifests().Get(ctx, key)
 				if err != nil {
-					return base.At(t, "set "+key.String(), err)
+					return cmdutil.At(t, "set "+key.String(), err)
 				}
 				return out.Write(a.Out, set, func(w io.Writer) {
 					setTable(w, set)
@@ -53,7 +53,7 @@ func newSetGet(a *base.CLI) *cobra.Command {
 					for _, o := range set.Objects {
 						if o.Diagnosis != nil {
 							cli.Row(w, "Not well:", o.String())
-							base.DiagnosisRows(w, o.Diagnosis)
+							cmdutil.DiagnosisRows(w, o.Diagnosis)
 						}
 					}
 				})
@@ -61,19 +61,19 @@ func newSetGet(a *base.CLI) *cobra.Command {
 		},
 	}
 	out.Add(cmd)
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	return cmd
 }
 
 // setDeletion deletes a set.
 type setDeletion struct {
-	*base.CLI
+	*cmdutil.CLI
 	out   cli.Output
-	wait  base.Waiting
-	write base.Writing
+	wait  cmdutil.Waiting
+	write cmdutil.Writing
 }
 
-func newSetDelete(a *base.CLI) *cobra.Command {
+func newSetDelete(a *cmdutil.CLI) *cobra.Command {
 	c := &setDeletion{CLI: a}
 	var namespace string
 	cmd := &cobra.Command{
@@ -84,20 +84,20 @@ func newSetDelete(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error { return c.run(ctx, t, key) })
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error { return c.run(ctx, t, key) })
 		},
 	}
 	c.out.Add(cmd)
-	base.NamespaceFlag(cmd, &namespace)
-	c.wait.Add(cmd, base.DefaultWait)
+	cmdutil.NamespaceFlag(cmd, &namespace)
+	c.wait.Add(cmd, cmdutil.DefaultWait)
 	c.write.AddWriting(cmd)
 	return cmd
 }
 
-func (c *setDeletion) run(ctx context.Context, t *base.Target, key runnerapi.Key) error {
+func (c *setDeletion) run(ctx context.Context, t *cmdutil.Target, key runnerapi.Key) error {
 	result, err := t.Manifests().Delete(ctx, key, c.write.Options())
 	if err != nil {
-		return base.At(t, "set "+key.String(), err)
+		return cmdutil.At(t, "set "+key.String(), err)
 	}
 	if c.wait.Wanted() && len(goingObjects(result)) > 0 {
 		if result, err = c.untilGone(ctx, t, key, result); err != nil {
@@ -110,11 +110,11 @@ func (c *setDeletion) run(ctx context.Context, t *base.Target, key runnerapi.Key
 	going := goingObjects(result)
 	switch {
 	case result.Failed > 0 || result.Problem != nil:
-		return &base.ExitError{Err: fmt.Errorf("set %s: %d of %d objects could not be deleted", key, result.Failed, len(result.Objects)), Code: base.ExitFailure}
+		return &cmdutil.ExitError{Err: fmt.Errorf("set %s: %d of %d objects could not be deleted", key, result.Failed, len(result.Objects)), Code: cmdutil.ExitFailure}
 	case len(going) > 0 && c.wait.Wanted():
-		return &base.ExitError{
+		return &cmdutil.ExitError{
 			Err:  fmt.Errorf("%s: set %s is not gone after %s: %s: %s", t, key, c.wait.Limit, going[0], cli.Printable(going[0].Message)),
-			Code: base.ExitTimeout, Fix: "it continues in the cluster; delete the set again once nothing holds it",
+			Code: cmdutil.ExitTimeout, Fix: "it continues in the cluster; delete the set again once nothing holds it",
 		}
 	case len(going) > 0:
 		c.Say("accepted: the deletion of set %s; it continues in the cluster. Delete it again once its objects are gone", key)
@@ -126,7 +126,7 @@ func (c *setDeletion) run(ctx context.Context, t *base.Target, key runnerapi.Key
 
 // untilGone deletes the set again and again: each call waits for its objects, and reports what
 // holds them.
-func (c *setDeletion) untilGone(ctx context.Context, t *base.Target, key runnerapi.Key, first runnerapi.ApplyResult) (runnerapi.ApplyResult, error) {
+func (c *setDeletion) untilGone(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, first runnerapi.ApplyResult) (runnerapi.ApplyResult, error) {
 	waitCtx, cancel := context.WithTimeout(ctx, c.wait.Limit)
 	defer cancel()
 	said, newest := map[runnerapi.ManifestRef]string{}, first
@@ -137,7 +137,7 @@ func (c *setDeletion) untilGone(ctx context.Context, t *base.Target, key runnera
 				c.Say("%s is being deleted; %s", o.ManifestRef, cli.Printable(o.Message))
 			}
 		}
-		if len(goingObjects(newest)) == 0 || newest.Failed > 0 || !retry.Wait(waitCtx, base.GonePause) {
+		if len(goingObjects(newest)) == 0 || newest.Failed > 0 || !retry.Wait(waitCtx, cmdutil.GonePause) {
 			return newest, ctx.Err()
 		}
 		now, err := t.Manifests().Delete(waitCtx, key, runnerapi.WriteOptions{})
@@ -150,7 +150,7 @@ func (c *setDeletion) untilGone(ctx context.Context, t *base.Target, key runnera
 		case err == nil:
 			newest = now
 		case waitCtx.Err() == nil && (known.Code == "" || !known.Passing()):
-			return newest, base.At(t, "set "+key.String(), err)
+			return newest, cmdutil.At(t, "set "+key.String(), err)
 		}
 	}
 }

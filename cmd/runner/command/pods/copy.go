@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/archive"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -23,7 +23,7 @@ const maxCopied = 10_000_000
 // copyCommand copies files between a container and this machine: as an archive, through
 // the tar that is in the container's image.
 type copyCommand struct {
-	*base.CLI
+	*cmdutil.CLI
 	namespace string
 	opts      runnerapi.ExecOptions // pod and container
 	maxSize   string
@@ -38,7 +38,7 @@ type copyCommand struct {
 }
 
 // NewCopy returns the command cp.
-func NewCopy(a *base.CLI) *cobra.Command {
+func NewCopy(a *cmdutil.CLI) *cobra.Command {
 	c := &copyCommand{CLI: a}
 	cmd := &cobra.Command{
 		Use:   "cp [AGENT] SOURCE DESTINATION",
@@ -67,11 +67,11 @@ exec-app: nothing else allows it.`,
 			if _, _, into := inContainer(args[2]); into {
 				do, c.caveat = c.upload, " were sent; the last file may be incomplete in the container"
 			}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error { return c.run(ctx, t, do) })
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error { return c.run(ctx, t, do) })
 		},
 	}
 	f := cmd.Flags()
-	base.NamespaceFlag(cmd, &c.namespace)
+	cmdutil.NamespaceFlag(cmd, &c.namespace)
 	podFlags(cmd, &c.opts.Pod)
 	f.StringVarP(&c.opts.Container, "container", "c", "", "container (default: the App's own)")
 	f.StringVar(&c.maxSize, "max-size", "100Gi", "maximum size of a copy from a container, in bytes")
@@ -79,7 +79,7 @@ exec-app: nothing else allows it.`,
 }
 
 // completeCopy offers agents, then files.
-func completeCopy(a *base.CLI) cobra.CompletionFunc {
+func completeCopy(a *cmdutil.CLI) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault
@@ -118,7 +118,7 @@ func (c *copyCommand) parse(source, destination string) error {
 }
 
 // run copies, and reports how much was copied and what was skipped, however it ends.
-func (c *copyCommand) run(ctx context.Context, t *base.Target, do func(context.Context, *tarCall) error) error {
+func (c *copyCommand) run(ctx context.Context, t *cmdutil.Target, do func(context.Context, *tarCall) error) error {
 	key := runnerapi.Key{Namespace: c.namespace, Name: c.name}
 	shown := c.show()
 	err := do(ctx, &tarCall{Client: t.Client, key: key, opts: c.opts, recorded: recorded(c.CLI, false)})
@@ -127,14 +127,14 @@ func (c *copyCommand) run(ctx context.Context, t *base.Target, do func(context.C
 	switch {
 	case ctx.Err() != nil:
 		c.Say("interrupted; copied before: %s%s", &c.tally, c.caveat)
-		return &base.ExitError{Err: ctx.Err(), Code: base.ExitInterrupted, Told: true}
+		return &cmdutil.ExitError{Err: ctx.Err(), Code: cmdutil.ExitInterrupted, Told: true}
 	case cli.IsUsage(err): // it is about this machine
 		return err
 	case err != nil && !errors.Is(err, errNoTar) && (c.tally.Bytes() > 0 || c.tally.Files() > 0):
 		c.Say("not all was copied; before it failed: %s%s", &c.tally, c.caveat)
-		return base.At(t, key.String(), err)
+		return cmdutil.At(t, key.String(), err)
 	case err != nil:
-		return base.At(t, key.String(), err)
+		return cmdutil.At(t, key.String(), err)
 	}
 	c.Say("copied %s", &c.tally)
 	if left > 0 {
@@ -158,7 +158,7 @@ func (l *leftOut) add(name, why string) {
 }
 
 // print shows them, and returns how many there are.
-func (l *leftOut) print(a *base.CLI) int {
+func (l *leftOut) print(a *cmdutil.CLI) int {
 	for _, line := range l.named {
 		a.Say("%s", line)
 	}

@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
@@ -50,7 +50,7 @@ func (t *tarCall) run(ctx context.Context, stdin io.Reader, stdout io.Writer, ar
 	known := &runnerapi.Error{}
 	switch {
 	case errors.As(err, &known) && noProgram(known.Detail), code == 126, code == 127:
-		return &base.ExitError{Err: fmt.Errorf("%w of %s", errNoTar, t.key), Code: base.ExitFailure,
+		return &cmdutil.ExitError{Err: fmt.Errorf("%w of %s", errNoTar, t.key), Code: cmdutil.ExitFailure,
 			Fix: "use an image that has it, or a container beside that does (-c), or for a single file a program that there is: pipeops-runner exec"}
 	case err != nil:
 		return err

@@ -10,20 +10,20 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // execCommand runs a command in a container.
 type execCommand struct {
-	*base.CLI
+	*cmdutil.CLI
 	namespace string
 	opts      runnerapi.ExecOptions
 }
 
 // NewExec returns the command exec.
-func NewExec(a *base.CLI) *cobra.Command {
+func NewExec(a *cmdutil.CLI) *cobra.Command {
 	c := &execCommand{CLI: a}
 	cmd := &cobra.Command{
 		Use:   "exec [AGENT] NAME [flags] -- COMMAND [ARGUMENT...]",
@@ -35,7 +35,7 @@ shell interprets the command, unless the command is a shell itself.
 The cluster owner's policy must name the command exec-app: nothing else allows it.`,
 		Example: "  pipeops-runner exec shop web -- env\n  pipeops-runner exec shop web -it -- sh\n  pipeops-runner exec shop web -i -- psql < dump.sql",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if before, command := base.SplitArgs(cmd, args); len(before) != 2 || len(command) == 0 {
+			if before, command := cmdutil.SplitArgs(cmd, args); len(before) != 2 || len(command) == 0 {
 				return cli.Usage(errors.New("exec takes AGENT NAME, then -- and the command to run"))
 			}
 			return nil
@@ -43,11 +43,11 @@ The cluster owner's policy must name the command exec-app: nothing else allows i
 		ValidArgsFunction: a.CompleteApp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.opts.Command = args[2:]
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error { return c.run(ctx, t, args[1]) })
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error { return c.run(ctx, t, args[1]) })
 		},
 	}
 	f := cmd.Flags()
-	base.NamespaceFlag(cmd, &c.namespace)
+	cmdutil.NamespaceFlag(cmd, &c.namespace)
 	f.BoolVarP(&c.opts.Stdin, "stdin", "i", false, "pass standard input to the command")
 	f.BoolVarP(&c.opts.TTY, "tty", "t", false, "give the command a terminal")
 	podFlags(cmd, &c.opts.Pod)
@@ -59,7 +59,7 @@ func podFlags(cmd *cobra.Command, pod *string) {
 	cmd.Flags().StringVar(pod, "pod", "", "pod (default: the newest that is ready)")
 }
 
-func (c *execCommand) run(ctx context.Context, t *base.Target, name string) error {
+func (c *execCommand) run(ctx context.Context, t *cmdutil.Target, name string) error {
 	key := runnerapi.Key{Namespace: c.namespace, Name: name}
 	s := runnerapi.ExecStreams{Stdin: c.In, Stdout: c.Out, Stderr: c.Err, Recorded: recorded(c.CLI, c.opts.TTY)}
 	if c.opts.TTY {
@@ -72,16 +72,16 @@ func (c *execCommand) run(ctx context.Context, t *base.Target, name string) erro
 	code, err := t.Apps().Exec(ctx, key, c.opts, s)
 	switch {
 	case err != nil:
-		return base.At(t, key.String(), err)
+		return cmdutil.At(t, key.String(), err)
 	case code != 0:
-		return &base.ExitError{Err: fmt.Errorf("the command ended with exit code %d", code), Code: code, Told: true}
+		return &cmdutil.ExitError{Err: fmt.Errorf("the command ended with exit code %d", code), Code: code, Told: true}
 	}
 	return nil
 }
 
 // recorded returns a function that says once that a session is recorded. A raw terminal needs the
 // carriage return.
-func recorded(a *base.CLI, raw bool) func(string) {
+func recorded(a *cmdutil.CLI, raw bool) func(string) {
 	return func(id string) {
 		cli.Say(a.Err, "The output of this session is recorded for the owner of the cluster (recording %s).", id)
 		if raw {

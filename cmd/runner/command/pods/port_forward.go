@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -27,7 +27,7 @@ const maxForwards = 128
 
 // portForward listens on this machine for ports of a pod.
 type portForward struct {
-	*base.CLI
+	*cmdutil.CLI
 	namespace, pod, address string
 }
 
@@ -35,7 +35,7 @@ type portForward struct {
 type portPair struct{ local, remote int32 }
 
 // NewPortForward returns the command port-forward.
-func NewPortForward(a *base.CLI) *cobra.Command {
+func NewPortForward(a *cmdutil.CLI) *cobra.Command {
 	c := &portForward{CLI: a}
 	cmd := &cobra.Command{
 		Use:   "port-forward [AGENT] NAME [LOCAL:]PORT... [flags] [-- COMMAND [ARGUMENT...]]",
@@ -52,20 +52,20 @@ The cluster owner's policy must name the command port-forward-app: nothing else 
 command ends at the first connection that the policy refuses.`,
 		Example: "  pipeops-runner port-forward shop web 8080\n  pipeops-runner port-forward shop db 15432:5432\n" +
 			`  pipeops-runner port-forward shop web :8080 -- sh -c 'curl -fsS "http://127.0.0.1:$PORT/"'`,
-		Args:              base.BeforeDash(portArgs),
+		Args:              cmdutil.BeforeDash(portArgs),
 		ValidArgsFunction: a.CompleteApp,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			args, command := base.SplitArgs(cmd, args)
+			args, command := cmdutil.SplitArgs(cmd, args)
 			pairs, err := parsePorts(args[2:])
 			if err != nil {
 				return cli.Usage(err)
 			}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				return c.run(ctx, t, runnerapi.Key{Namespace: c.namespace, Name: args[1]}, pairs, command)
 			})
 		},
 	}
-	base.NamespaceFlag(cmd, &c.namespace)
+	cmdutil.NamespaceFlag(cmd, &c.namespace)
 	podFlags(cmd, &c.pod)
 	cmd.Flags().StringVar(&c.address, "address", "127.0.0.1", "address to listen on; every client that reaches it reaches the pod")
 	return cmd
@@ -90,8 +90,8 @@ func parsePorts(texts []string) ([]portPair, error) {
 			remote = local
 		}
 		var err error
-		if pairs[i].remote, err = base.ParsePortNumber(remote); err == nil && local != "" {
-			pairs[i].local, err = base.ParsePortNumber(local)
+		if pairs[i].remote, err = cmdutil.ParsePortNumber(remote); err == nil && local != "" {
+			pairs[i].local, err = cmdutil.ParsePortNumber(local)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%q is not [LOCAL:]PORT, with ports from 1 to 65535", text)
@@ -100,12 +100,12 @@ func parsePorts(texts []string) ([]portPair, error) {
 	return pairs, nil
 }
 
-func (c *portForward) run(ctx context.Context, t *base.Target, key runnerapi.Key, pairs []portPair, command []string) error {
+func (c *portForward) run(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, pairs []portPair, command []string) error {
 	// Otherwise the first connection would report it, which has to do for a Runner that may not
 	// read Apps.
 	app, err := t.Apps().Get(ctx, key)
 	if problem.Is(err, runnerapi.CodeNotFound) {
-		return base.At(t, key.String(), err)
+		return cmdutil.At(t, key.String(), err)
 	}
 	for _, p := range pairs {
 		if app.Spec.UDPOnly(p.remote) {
@@ -116,7 +116,7 @@ func (c *portForward) run(ctx context.Context, t *base.Target, key runnerapi.Key
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer end(nil)
-	refuse := func(err error) { end(&refusedError{base.At(t, key.String(), err)}) }
+	refuse := func(err error) { end(&refusedError{cmdutil.At(t, key.String(), err)}) }
 	first := 0
 	for _, p := range pairs {
 		ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(c.address, strconv.Itoa(int(p.local))))
@@ -153,13 +153,13 @@ func (c *portForward) during(ctx context.Context, command []string, port int) er
 	cmd.WaitDelay = 5 * time.Second
 	err := cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
-		return &base.ExitError{Err: err, Code: exit.ExitCode(), Told: true}
+		return &cmdutil.ExitError{Err: err, Code: exit.ExitCode(), Told: true}
 	}
 	return err
 }
 
 // serve forwards the connections of one listener until it is closed.
-func (c *portForward) serve(ctx context.Context, t *base.Target, key runnerapi.Key, port int, ln net.Listener, refuse func(error)) {
+func (c *portForward) serve(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, port int, ln net.Listener, refuse func(error)) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	places := make(chan struct{}, maxForwards)
@@ -180,7 +180,7 @@ func (c *portForward) serve(ctx context.Context, t *base.Target, key runnerapi.K
 			defer func() { <-places }()
 			switch err := c.forward(ctx, t, key, port, conn.(*net.TCPConn)); {
 			case err == nil || ctx.Err() != nil:
-			case base.IsRefused(err):
+			case cmdutil.IsRefused(err):
 				refuse(err)
 			default:
 				c.Say("a connection to port %d failed: %v", port, problemText(err))
@@ -197,7 +197,7 @@ func problemText(err error) string {
 	return err.Error()
 }
 
-func (c *portForward) forward(ctx context.Context, t *base.Target, key runnerapi.Key, port int, near *net.TCPConn) error {
+func (c *portForward) forward(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, port int, near *net.TCPConn) error {
 	defer func() { _ = near.Close() }()
 	far, err := t.Apps().PortForward(ctx, key, runnerapi.PortForwardOptions{Port: port, Pod: c.pod})
 	if err != nil {

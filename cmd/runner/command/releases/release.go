@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -18,21 +18,21 @@ import (
 )
 
 // NewRelease returns the command release.
-func NewRelease(a *base.CLI) *cobra.Command {
+func NewRelease(a *cmdutil.CLI) *cobra.Command {
 	return cli.Group("helm", "Manage Helm releases in an agent's cluster",
 		newReleaseDeploy(a), newReleaseStatus(a), newReleaseList(a), newReleaseHistory(a), newReleaseRollback(a), newReleaseDelete(a))
 }
 
-func newReleaseList(a *base.CLI) *cobra.Command {
-	return base.Listing[runnerapi.Release]{
+func newReleaseList(a *cmdutil.CLI) *cobra.Command {
+	return cmdutil.Listing[runnerapi.Release]{
 		Short: "List the Helm releases of a namespace", Example: "pipeops-runner helm list shop",
-		Of:    func(c *client.Client) base.Lister[runnerapi.Release] { return c.Releases() },
+		Of:    func(c *client.Client) cmdutil.Lister[runnerapi.Release] { return c.Releases() },
 		List:  func(items []runnerapi.Release) any { return runnerapi.ReleaseList{Items: items} },
 		Table: releaseTable,
 	}.Command(a)
 }
 
-func newReleaseHistory(a *base.CLI) *cobra.Command {
+func newReleaseHistory(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	var namespace string
 	cmd := &cobra.Command{
@@ -42,25 +42,25 @@ func newReleaseHistory(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				list, err := t.Releases().History(ctx, key)
 				if err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				return out.Write(a.Out, runnerapi.ReleaseList{Items: list}, func(w io.Writer) { releaseTable(w, list...) })
 			})
 		},
 	}
 	out.AddList(cmd)
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	return cmd
 }
 
-func newReleaseStatus(a *base.CLI) *cobra.Command {
+func newReleaseStatus(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	var namespace string
-	var wait base.Waiting
-	var fleet base.Fleet
+	var wait cmdutil.Waiting
+	var fleet cmdutil.Fleet
 	cmd := &cobra.Command{
 		Use: "status [AGENT] NAME", Short: "Show a release and the command that works on it",
 		Example:           "  pipeops-runner helm status shop guide\n  pipeops-runner helm status shop guide --wait=5m",
@@ -68,10 +68,10 @@ func newReleaseStatus(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return fleet.Each(cmd.Context(), a, args[0], &out, func(ctx context.Context, a *base.CLI, t *base.Target) error {
+			return fleet.Each(cmd.Context(), a, args[0], &out, func(ctx context.Context, a *cmdutil.CLI, t *cmdutil.Target) error {
 				release, err := t.Releases().Get(ctx, key)
 				if err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				if wait.Wanted() {
 					return releaseOutcome(ctx, a, t, release, &wait, &out, looks)
@@ -81,7 +81,7 @@ func newReleaseStatus(a *base.CLI) *cobra.Command {
 		},
 	}
 	out.Add(cmd)
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	wait.Add(cmd, 0)
 	fleet.Add(cmd)
 	cmd.Flags().Lookup("wait").NoOptDefVal = releaseWait.String()
@@ -93,12 +93,12 @@ const releaseWait = runnerapi.DefaultReleaseTimeout + time.Minute
 
 // releaseCommand is what the commands have in common that change a release.
 type releaseCommand struct {
-	*base.CLI
-	base.Writing
+	*cmdutil.CLI
+	cmdutil.Writing
 	namespace string
-	wait      base.Waiting
+	wait      cmdutil.Waiting
 	out       cli.Output
-	fleet     base.Fleet
+	fleet     cmdutil.Fleet
 	does      releaseDeed
 }
 
@@ -113,17 +113,17 @@ const (
 
 func (c *releaseCommand) add(cmd *cobra.Command) {
 	c.out.Add(cmd)
-	base.NamespaceFlag(cmd, &c.namespace)
+	cmdutil.NamespaceFlag(cmd, &c.namespace)
 	c.AddWriting(cmd)
 	c.wait.Add(cmd, releaseWait)
 }
 
-func (c *releaseCommand) run(ctx context.Context, agent, name string, send func(context.Context, *base.Target, runnerapi.Key, runnerapi.WriteOptions) (runnerapi.Release, error)) error {
+func (c *releaseCommand) run(ctx context.Context, agent, name string, send func(context.Context, *cmdutil.Target, runnerapi.Key, runnerapi.WriteOptions) (runnerapi.Release, error)) error {
 	key := runnerapi.Key{Namespace: c.namespace, Name: name}
-	return c.fleet.Each(ctx, c.CLI, agent, &c.out, func(ctx context.Context, a *base.CLI, t *base.Target) error {
+	return c.fleet.Each(ctx, c.CLI, agent, &c.out, func(ctx context.Context, a *cmdutil.CLI, t *cmdutil.Target) error {
 		release, err := send(ctx, t, key, c.Options())
 		if err != nil {
-			return base.At(t, key.String(), err)
+			return cmdutil.At(t, key.String(), err)
 		}
 		if c.DryRun {
 			a.Say("dry run: nothing was changed")
@@ -135,7 +135,7 @@ func (c *releaseCommand) run(ctx context.Context, agent, name string, send func(
 
 // releaseOutcome waits, if requested, until the command's end, and returns an error unless the
 // release is deployed.
-func releaseOutcome(ctx context.Context, a *base.CLI, t *base.Target, release runnerapi.Release, f *base.Waiting, out *cli.Output, does releaseDeed) error {
+func releaseOutcome(ctx context.Context, a *cmdutil.CLI, t *cmdutil.Target, release runnerapi.Release, f *cmdutil.Waiting, out *cli.Output, does releaseDeed) error {
 	key, sent := runnerapi.Key{Namespace: release.Namespace, Name: release.Name}, release.Revision
 	if release.Busy() && !f.Wanted() {
 		a.Say("accepted: %s; it continues. See how it ends with: pipeops-runner helm status %s %s -n %s --wait", key, t.Agent.Name, key.Name, key.Namespace)
@@ -150,9 +150,9 @@ func releaseOutcome(ctx context.Context, a *base.CLI, t *base.Target, release ru
 			release = release.Uninstalled()
 		case ctx.Err() != nil:
 			a.Say("stopped waiting; it continues. See how it ends with: pipeops-runner helm status %s %s -n %s --wait", t.Agent.Name, key.Name, key.Namespace)
-			return &base.ExitError{Err: ctx.Err(), Code: base.ExitInterrupted, Told: true}
+			return &cmdutil.ExitError{Err: ctx.Err(), Code: cmdutil.ExitInterrupted, Told: true}
 		case err != nil && waitCtx.Err() == nil:
-			return base.At(t, key.String(), err)
+			return cmdutil.At(t, key.String(), err)
 		default:
 			release = newest
 		}
@@ -163,7 +163,7 @@ func releaseOutcome(ctx context.Context, a *base.CLI, t *base.Target, release ru
 	return releaseVerdict(a, t, sent, release, f.Limit, does)
 }
 
-func watchRelease(ctx context.Context, a *base.CLI, t *base.Target, key runnerapi.Key) (runnerapi.Release, error) {
+func watchRelease(ctx context.Context, a *cmdutil.CLI, t *cmdutil.Target, key runnerapi.Key) (runnerapi.Release, error) {
 	said := ""
 	return t.Releases().Wait(ctx, key, func(r runnerapi.Release) {
 		if r.Busy() && r.Operation.Progress != "" && r.Operation.Progress != said {
@@ -175,29 +175,29 @@ func watchRelease(ctx context.Context, a *base.CLI, t *base.Target, key runnerap
 
 // releaseVerdict turns a release's state into the command's error. The revision is that which was
 // there when the waiting began.
-func releaseVerdict(a *base.CLI, t *base.Target, revision int, release runnerapi.Release, waited time.Duration, does releaseDeed) error {
+func releaseVerdict(a *cmdutil.CLI, t *cmdutil.Target, revision int, release runnerapi.Release, waited time.Duration, does releaseDeed) error {
 	key := release.Namespace + "/" + release.Name
 	switch {
 	case release.Busy():
-		return &base.ExitError{
-			Err: fmt.Errorf("%s: %s has no outcome after %s: %s", t, key, waited, cmp.Or(cli.Printable(release.Operation.Progress), "it has just begun")), Code: base.ExitTimeout,
+		return &cmdutil.ExitError{
+			Err: fmt.Errorf("%s: %s has no outcome after %s: %s", t, key, waited, cmp.Or(cli.Printable(release.Operation.Progress), "it has just begun")), Code: cmdutil.ExitTimeout,
 			Fix: fmt.Sprintf("it continues; see how it ends with: pipeops-runner helm status %s %s -n %s --wait", t.Agent.Name, release.Name, release.Namespace),
 		}
 	case release.Status == runnerapi.ReleaseFailed && does == deletes:
-		return &base.ExitError{
-			Err: fmt.Errorf("%s: release %s is not uninstalled: %s", t, key, cli.Printable(release.Description)), Code: base.ExitAppFailed,
+		return &cmdutil.ExitError{
+			Err: fmt.Errorf("%s: release %s is not uninstalled: %s", t, key, cli.Printable(release.Description)), Code: cmdutil.ExitAppFailed,
 			Fix: "remove what holds it, and delete the release again",
 		}
 	case release.Status == runnerapi.ReleaseFailed:
-		return &base.ExitError{
-			Err: fmt.Errorf("%s: release %s failed: %s", t, key, cli.Printable(release.Description)), Code: base.ExitAppFailed,
+		return &cmdutil.ExitError{
+			Err: fmt.Errorf("%s: release %s failed: %s", t, key, cli.Printable(release.Description)), Code: cmdutil.ExitAppFailed,
 			Fix: fmt.Sprintf("deploy it again with what is missing, or go back: pipeops-runner helm rollback %s %s -n %s", t.Agent.Name, release.Name, release.Namespace),
 		}
 	}
 	if u := release.Undone; u != nil && (does == deploys || u.Revision == revision) {
-		return &base.ExitError{
+		return &cmdutil.ExitError{
 			Err:  fmt.Errorf("%s: revision %d of release %s failed, and was rolled back: %s", t, u.Revision, key, cli.Printable(u.Description)),
-			Code: base.ExitAppFailed, Fix: "correct what it says, and deploy it again",
+			Code: cmdutil.ExitAppFailed, Fix: "correct what it says, and deploy it again",
 		}
 	}
 	for _, o := range release.Objects {
@@ -208,7 +208,7 @@ func releaseVerdict(a *base.CLI, t *base.Target, revision int, release runnerapi
 	return nil
 }
 
-func newReleaseRollback(a *base.CLI) *cobra.Command {
+func newReleaseRollback(a *cmdutil.CLI) *cobra.Command {
 	c := &releaseCommand{CLI: a}
 	var to runnerapi.ReleaseRollback
 	cmd := &cobra.Command{
@@ -217,7 +217,7 @@ func newReleaseRollback(a *base.CLI) *cobra.Command {
 		Args:              cli.ExactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
+			return c.run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
 				return t.Releases().Rollback(ctx, key, to, opts)
 			})
 		},
@@ -229,7 +229,7 @@ func newReleaseRollback(a *base.CLI) *cobra.Command {
 	return cmd
 }
 
-func newReleaseDelete(a *base.CLI) *cobra.Command {
+func newReleaseDelete(a *cmdutil.CLI) *cobra.Command {
 	c := &releaseCommand{CLI: a, does: deletes}
 	cmd := &cobra.Command{
 		Use: "delete [AGENT] NAME", Short: "Uninstall a release",
@@ -238,7 +238,7 @@ func newReleaseDelete(a *base.CLI) *cobra.Command {
 		Args:              cli.ExactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
+			return c.run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
 				return t.Releases().Delete(ctx, key, opts)
 			})
 		},
@@ -247,7 +247,7 @@ func newReleaseDelete(a *base.CLI) *cobra.Command {
 	return cmd
 }
 
-func printRelease(a *base.CLI, release runnerapi.Release, out *cli.Output) error {
+func printRelease(a *cmdutil.CLI, release runnerapi.Release, out *cli.Output) error {
 	a.State(fmt.Sprintf("%s %s-%s", release.Status, release.Chart.Name, release.Chart.Version))
 	for _, o := range release.Objects {
 		for _, w := range o.Warnings {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli/chartflags"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -19,7 +19,7 @@ type releaseDeploy struct {
 	values chartflags.Values
 }
 
-func newReleaseDeploy(a *base.CLI) *cobra.Command {
+func newReleaseDeploy(a *cmdutil.CLI) *cobra.Command {
 	c := &releaseDeploy{releaseCommand: releaseCommand{CLI: a, does: deploys}}
 	cmd := &cobra.Command{
 		Use: "deploy [AGENT] NAME --chart CHART", Short: "Install a Helm chart, or upgrade a release to it",
@@ -41,7 +41,7 @@ deploy, it leaves a failed revision, and the next deploy can continue.`,
 			if err := c.gather(); err != nil {
 				return cli.Usage(err)
 			}
-			return c.run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *base.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
+			return c.run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
 				return t.Releases().Deploy(ctx, key, c.spec, opts)
 			})
 		},

@@ -11,21 +11,21 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 // NewBuild returns the command build.
-func NewBuild(a *base.CLI) *cobra.Command {
+func NewBuild(a *cmdutil.CLI) *cobra.Command {
 	return cli.Group("build", "Build images from Git in an agent's cluster",
 		newBuildRun(a), newBuildStatus(a), newBuildLogs(a), newBuildList(a), newBuildDelete(a))
 }
 
 // buildRun starts a build.
 type buildRun struct {
-	*base.CLI
+	*cmdutil.CLI
 	out       cli.Output
 	namespace string
 	spec      runnerapi.BuildSpec
@@ -33,12 +33,12 @@ type buildRun struct {
 	wait      time.Duration
 	follow    bool
 	waiting   bool
-	base.Writing
+	cmdutil.Writing
 }
 
 const defaultBuildWait = runnerapi.DefaultBuildDeadline
 
-func newBuildRun(a *base.CLI) *cobra.Command {
+func newBuildRun(a *cmdutil.CLI) *cobra.Command {
 	c := &buildRun{CLI: a}
 	cmd := &cobra.Command{
 		Use:   "run [AGENT] NAME",
@@ -54,11 +54,11 @@ registry. Only one run of a build is active at a time.`,
 				return cli.Usage(err)
 			}
 			key := runnerapi.Key{Namespace: c.namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error { return c.run(ctx, t, key) })
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error { return c.run(ctx, t, key) })
 		},
 	}
 	c.out.Add(cmd)
-	base.NamespaceFlag(cmd, &c.namespace)
+	cmdutil.NamespaceFlag(cmd, &c.namespace)
 	c.AddWriting(cmd)
 	c.flags(cmd)
 	return cmd
@@ -96,10 +96,10 @@ func (c *buildRun) complete() error {
 	return nil
 }
 
-func (c *buildRun) run(ctx context.Context, t *base.Target, key runnerapi.Key) error {
+func (c *buildRun) run(ctx context.Context, t *cmdutil.Target, key runnerapi.Key) error {
 	b, err := t.Builds().Run(ctx, key, c.spec, c.Options())
 	if err != nil {
-		return base.At(t, key.String(), err)
+		return cmdutil.At(t, key.String(), err)
 	}
 	if c.DryRun || !c.follow && !c.waiting {
 		if !c.DryRun {
@@ -119,14 +119,14 @@ func (c *buildRun) run(ctx context.Context, t *base.Target, key runnerapi.Key) e
 			return nil
 		})
 		if err != nil {
-			return base.At(t, key.String(), err)
+			return cmdutil.At(t, key.String(), err)
 		}
 	}
 	return outcomeOfBuild(ctx, limited, c.CLI, t, key, &c.out)
 }
 
 // outcomeOfBuild waits for the end, prints it, and returns an error unless there is an image.
-func outcomeOfBuild(ctx, limited context.Context, a *base.CLI, t *base.Target, key runnerapi.Key, out *cli.Output) error {
+func outcomeOfBuild(ctx, limited context.Context, a *cmdutil.CLI, t *cmdutil.Target, key runnerapi.Key, out *cli.Output) error {
 	said := ""
 	b, err := t.Builds().Wait(limited, key, func(b runnerapi.Build) {
 		now := strings.TrimSpace(string(b.Status.Phase) + " " + cli.Printable(b.Status.Message))
@@ -136,11 +136,11 @@ func outcomeOfBuild(ctx, limited context.Context, a *base.CLI, t *base.Target, k
 		}
 	})
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return &base.ExitError{Code: base.ExitTimeout, Err: fmt.Errorf("build %s has not ended yet; it continues in the cluster", key),
+		return &cmdutil.ExitError{Code: cmdutil.ExitTimeout, Err: fmt.Errorf("build %s has not ended yet; it continues in the cluster", key),
 			Fix: "wait on: pipeops-runner build logs " + t.Agent.Name + " " + key.Name + " -n " + key.Namespace + " -f"}
 	}
 	if err != nil {
-		return base.At(t, key.String(), err)
+		return cmdutil.At(t, key.String(), err)
 	}
 	if err := printBuild(a, b, out); err != nil {
 		return err
@@ -148,7 +148,7 @@ func outcomeOfBuild(ctx, limited context.Context, a *base.CLI, t *base.Target, k
 	return verdictOfBuild(a, b)
 }
 
-func verdictOfBuild(a *base.CLI, b runnerapi.Build) error {
+func verdictOfBuild(a *cmdutil.CLI, b runnerapi.Build) error {
 	f := b.Status.Failure
 	if f == nil {
 		return nil
@@ -161,10 +161,10 @@ func verdictOfBuild(a *base.CLI, b runnerapi.Build) error {
 		said.Details = []string{fmt.Sprintf("step: %s (line %d)", cli.Printable(f.Step), f.Line)}
 	}
 	a.SayFailure(said)
-	return &base.ExitError{Err: errors.New("the build failed"), Code: base.ExitAppFailed, Told: true}
+	return &cmdutil.ExitError{Err: errors.New("the build failed"), Code: cmdutil.ExitAppFailed, Told: true}
 }
 
-func printBuild(a *base.CLI, b runnerapi.Build, out *cli.Output) error {
+func printBuild(a *cmdutil.CLI, b runnerapi.Build, out *cli.Output) error {
 	return out.Write(a.Out, b, func(w io.Writer) { buildTable(w, b) })
 }
 
@@ -179,7 +179,7 @@ func buildTable(w io.Writer, builds ...runnerapi.Build) {
 	}
 }
 
-func newBuildStatus(a *base.CLI) *cobra.Command {
+func newBuildStatus(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	var namespace string
 	cmd := &cobra.Command{
@@ -189,10 +189,10 @@ func newBuildStatus(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				b, err := t.Builds().Get(ctx, key)
 				if err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				_ = verdictOfBuild(a, b) // reported; the command itself did what it should
 				return printBuild(a, b, &out)
@@ -200,17 +200,17 @@ func newBuildStatus(a *base.CLI) *cobra.Command {
 		},
 	}
 	out.Add(cmd)
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	return cmd
 }
 
-func newBuildLogs(a *base.CLI) *cobra.Command {
+func newBuildLogs(a *cmdutil.CLI) *cobra.Command {
 	return newLogsOfBuild(a, "Print or follow the log of a build", "pipeops-runner build logs shop web -n pipeops-builds -f",
-		func(_ context.Context, _ *base.Target, key runnerapi.Key) (runnerapi.Key, error) { return key, nil })
+		func(_ context.Context, _ *cmdutil.Target, key runnerapi.Key) (runnerapi.Key, error) { return key, nil })
 }
 
 // newLogsOfBuild prints the log of the build that belongs to what is named.
-func newLogsOfBuild(a *base.CLI, short, example string, build func(context.Context, *base.Target, runnerapi.Key) (runnerapi.Key, error)) *cobra.Command {
+func newLogsOfBuild(a *cmdutil.CLI, short, example string, build func(context.Context, *cmdutil.Target, runnerapi.Key) (runnerapi.Key, error)) *cobra.Command {
 	var namespace string
 	opts := runnerapi.LogOptions{}
 	cmd := &cobra.Command{
@@ -219,7 +219,7 @@ func newLogsOfBuild(a *base.CLI, short, example string, build func(context.Conte
 		Args:              cli.ExactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				key, err := build(ctx, t, runnerapi.Key{Namespace: namespace, Name: args[1]})
 				if err != nil {
 					return err
@@ -228,17 +228,17 @@ func newLogsOfBuild(a *base.CLI, short, example string, build func(context.Conte
 			})
 		},
 	}
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	buildLogFlags(cmd, &opts)
 	return cmd
 }
 
-func printBuildLog(ctx context.Context, a *base.CLI, t *base.Target, key runnerapi.Key, opts runnerapi.LogOptions) error {
+func printBuildLog(ctx context.Context, a *cmdutil.CLI, t *cmdutil.Target, key runnerapi.Key, opts runnerapi.LogOptions) error {
 	err := t.Builds().Logs(ctx, key, opts, func(l runnerapi.LogLine) error {
 		return a.PrintLog(l.Line, false)
 	})
 	if err != nil {
-		return base.At(t, key.String(), err)
+		return cmdutil.At(t, key.String(), err)
 	}
 	return nil
 }
@@ -249,18 +249,18 @@ func buildLogFlags(cmd *cobra.Command, opts *runnerapi.LogOptions) {
 	cmd.Flags().StringVarP(&opts.Container, "container", "c", "", "print only one step: fetch, build or push")
 }
 
-func newBuildList(a *base.CLI) *cobra.Command {
-	return base.Listing[runnerapi.Build]{
+func newBuildList(a *cmdutil.CLI) *cobra.Command {
+	return cmdutil.Listing[runnerapi.Build]{
 		Short: "List the builds of a namespace", Example: "pipeops-runner build list shop -n pipeops-builds",
-		Of:    func(c *client.Client) base.Lister[runnerapi.Build] { return c.Builds() },
+		Of:    func(c *client.Client) cmdutil.Lister[runnerapi.Build] { return c.Builds() },
 		List:  func(items []runnerapi.Build) any { return runnerapi.BuildList{Items: items} },
 		Table: buildTable,
 	}.Command(a)
 }
 
-func newBuildDelete(a *base.CLI) *cobra.Command {
+func newBuildDelete(a *cmdutil.CLI) *cobra.Command {
 	var namespace string
-	var write base.Writing
+	var write cmdutil.Writing
 	cmd := &cobra.Command{
 		Use: "delete [AGENT] NAME", Short: "Cancel a build and delete its runs",
 		Example:           "  pipeops-runner build delete shop web -n pipeops-builds",
@@ -268,16 +268,16 @@ func newBuildDelete(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				if err := t.Builds().Delete(ctx, key, write.Options()); err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				a.SayDeleted("build "+key.String(), write.DryRun)
 				return nil
 			})
 		},
 	}
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	write.AddWriting(cmd)
 	return cmd
 }

@@ -10,26 +10,26 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 // NewSource returns the command source.
-func NewSource(a *base.CLI) *cobra.Command {
+func NewSource(a *cmdutil.CLI) *cobra.Command {
 	return cli.Group("source", "Manage the Git repositories that an agent follows",
 		newSourcePut(a), newSourceGet(a), newSourceList(a), newSourceSync(a), newSourceLogs(a), newSourceDelete(a))
 }
 
-func newSourcePut(a *base.CLI) *cobra.Command {
+func newSourcePut(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	var namespace, valuesFile, appFile string
-	var write base.Writing
+	var write cmdutil.Writing
 	var spec runnerapi.SourceSpec
 	var build sourceBuild
 	var chart runnerapi.SourceChart
-	w := base.Waiting{}
+	w := cmdutil.Waiting{}
 	cmd := &cobra.Command{
 		Use: "set [AGENT] NAME --url URL --type app|manifests|kustomize|chart", Short: "Follow a Git repository and apply its commits",
 		Long: `Follow a Git repository. The agent applies its content now and with each new commit. A source that
@@ -54,14 +54,14 @@ gives the App's spec instead of --path.`,
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if valuesFile != "" {
-				text, err := cli.ReadLimited(valuesFile, cmd.InOrStdin(), base.MaxManifest)
+				text, err := cli.ReadLimited(valuesFile, cmd.InOrStdin(), cmdutil.MaxManifest)
 				if err != nil {
 					return cli.Usage(err)
 				}
 				chart.Values = string(text)
 			}
 			if appFile != "" {
-				text, err := cli.ReadLimited(appFile, cmd.InOrStdin(), base.MaxManifest)
+				text, err := cli.ReadLimited(appFile, cmd.InOrStdin(), cmdutil.MaxManifest)
 				if err != nil {
 					return cli.Usage(err)
 				}
@@ -77,10 +77,10 @@ gives the App's spec instead of --path.`,
 				return cli.Usage(err)
 			}
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				source, err := t.Sources().Set(ctx, key, spec, write.Options())
 				if err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				if write.DryRun {
 					return printSource(a, source, &out)
@@ -90,7 +90,7 @@ gives the App's spec instead of --path.`,
 		},
 	}
 	out.Add(cmd)
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	write.AddWriting(cmd)
 	w.Add(cmd, 0)
 	sourceFlags(cmd, &spec, &chart)
@@ -118,7 +118,7 @@ func sourceFlags(cmd *cobra.Command, spec *runnerapi.SourceSpec, chart *runnerap
 	fl.StringArrayVar(&chart.ValuesFiles, "values-file", nil, "for chart: file with values in the repository; may be repeated; later files override earlier ones")
 }
 
-func newSourceGet(a *base.CLI) *cobra.Command {
+func newSourceGet(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	var namespace string
 	cmd := &cobra.Command{
@@ -128,34 +128,34 @@ func newSourceGet(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				source, err := t.Sources().Get(ctx, key)
 				if err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				return printSource(a, source, &out)
 			})
 		},
 	}
 	out.Add(cmd)
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	return cmd
 }
 
-func newSourceList(a *base.CLI) *cobra.Command {
-	return base.Listing[runnerapi.Source]{
+func newSourceList(a *cmdutil.CLI) *cobra.Command {
+	return cmdutil.Listing[runnerapi.Source]{
 		Short: "List the Git repositories that the agent follows", Example: "pipeops-runner source list shop",
-		Of:    func(c *client.Client) base.Lister[runnerapi.Source] { return c.Sources() },
+		Of:    func(c *client.Client) cmdutil.Lister[runnerapi.Source] { return c.Sources() },
 		List:  func(items []runnerapi.Source) any { return runnerapi.SourceList{Items: items} },
 		Table: sourceTable,
 	}.Command(a)
 }
 
-func newSourceSync(a *base.CLI) *cobra.Command {
+func newSourceSync(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	var namespace string
-	var write base.Writing
-	w := base.Waiting{}
+	var write cmdutil.Writing
+	w := cmdutil.Waiting{}
 	cmd := &cobra.Command{
 		Use: "sync [AGENT] NAME", Short: "Check a repository now and apply it again",
 		Example:           "  pipeops-runner source sync shop web",
@@ -163,10 +163,10 @@ func newSourceSync(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				source, err := t.Sources().Sync(ctx, key, write.Options())
 				if err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				if write.DryRun {
 					return printSource(a, source, &out)
@@ -176,15 +176,15 @@ func newSourceSync(a *base.CLI) *cobra.Command {
 		},
 	}
 	out.Add(cmd)
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	write.AddWriting(cmd)
 	w.Add(cmd, 0)
 	return cmd
 }
 
-func newSourceDelete(a *base.CLI) *cobra.Command {
+func newSourceDelete(a *cmdutil.CLI) *cobra.Command {
 	var namespace string
-	var write base.Writing
+	var write cmdutil.Writing
 	cmd := &cobra.Command{
 		Use: "delete [AGENT] NAME", Short: "Stop following a repository",
 		Long:              "Stop following a repository. What the source applied stays.",
@@ -193,23 +193,23 @@ func newSourceDelete(a *base.CLI) *cobra.Command {
 		ValidArgsFunction: a.CompleteAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *base.Target) error {
+			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
 				if err := t.Sources().Delete(ctx, key, write.Options()); err != nil {
-					return base.At(t, key.String(), err)
+					return cmdutil.At(t, key.String(), err)
 				}
 				a.SayDeleted("source "+key.String(), write.DryRun)
 				return nil
 			})
 		},
 	}
-	base.NamespaceFlag(cmd, &namespace)
+	cmdutil.NamespaceFlag(cmd, &namespace)
 	write.AddWriting(cmd)
 	return cmd
 }
 
 // sourceOutcome waits, if requested, until the source has been checked. It prints the source and
 // returns an error if that failed.
-func sourceOutcome(ctx context.Context, a *base.CLI, t *base.Target, source runnerapi.Source, f *base.Waiting, out *cli.Output) error {
+func sourceOutcome(ctx context.Context, a *cmdutil.CLI, t *cmdutil.Target, source runnerapi.Source, f *cmdutil.Waiting, out *cli.Output) error {
 	key := runnerapi.Key{Namespace: source.Namespace, Name: source.Name}
 	if !f.Wanted() {
 		a.Say("accepted: source %s; see what becomes of it with: pipeops-runner source get %s %s -n %s", key, t.Agent.Name, key.Name, key.Namespace)
@@ -235,17 +235,17 @@ func sourceOutcome(ctx context.Context, a *base.CLI, t *base.Target, source runn
 	})
 	switch {
 	case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-		return &base.ExitError{Err: fmt.Errorf("source %s is not up to date after %s", key, f.Limit), Code: base.ExitTimeout,
+		return &cmdutil.ExitError{Err: fmt.Errorf("source %s is not up to date after %s", key, f.Limit), Code: cmdutil.ExitTimeout,
 			Fix: "it continues in the cluster: pipeops-runner source get " + t.Agent.Name + " " + key.Name}
 	case err != nil:
-		return base.At(t, key.String(), err)
+		return cmdutil.At(t, key.String(), err)
 	}
 	if err := printSource(a, newest, out); err != nil {
 		return err
 	}
 	if e := newest.Status.Error; e != nil {
 		a.SayFailure(cli.Failure{What: fmt.Sprintf("source %s: %s", key, cli.Printable(e.Message)), Fix: cli.Printable(e.Fix), Name: e.Code})
-		return &base.ExitError{Err: errors.New("the source failed"), Code: base.ExitAppFailed, Told: true}
+		return &cmdutil.ExitError{Err: errors.New("the source failed"), Code: cmdutil.ExitAppFailed, Told: true}
 	}
 	if h := newest.Status.Health; h != nil && newest.Status.Phase == runnerapi.SourceDegraded {
 		return a.FailedObject(h.Object, h.Message, h.Diagnosis)
@@ -253,7 +253,7 @@ func sourceOutcome(ctx context.Context, a *base.CLI, t *base.Target, source runn
 	return nil
 }
 
-func printSource(a *base.CLI, s runnerapi.Source, out *cli.Output) error {
+func printSource(a *cmdutil.CLI, s runnerapi.Source, out *cli.Output) error {
 	return out.Write(a.Out, s, func(w io.Writer) {
 		sourceTable(w, s)
 		cli.Row(w, "URL", s.Spec.URL)
@@ -266,7 +266,7 @@ func printSource(a *base.CLI, s runnerapi.Source, out *cli.Output) error {
 		}
 		if h := s.Status.Health; h != nil {
 			cli.Row(w, "HEALTH", cli.Printable(h.Message))
-			base.DiagnosisRows(w, h.Diagnosis)
+			cmdutil.DiagnosisRows(w, h.Diagnosis)
 		}
 		if s := s.Status.Suspension; s != nil {
 			cli.Row(w, "SUSPENDED", s.Code, "since "+s.Since)

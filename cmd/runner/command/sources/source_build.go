@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/base"
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -40,15 +40,15 @@ func (b *sourceBuild) into(spec *runnerapi.SourceSpec) error {
 	return nil
 }
 
-func newSourceLogs(a *base.CLI) *cobra.Command {
+func newSourceLogs(a *cmdutil.CLI) *cobra.Command {
 	return newLogsOfBuild(a, "Print or follow the log of a source's newest build", "pipeops-runner source logs shop web -f",
-		func(ctx context.Context, t *base.Target, key runnerapi.Key) (runnerapi.Key, error) {
+		func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key) (runnerapi.Key, error) {
 			source, err := t.Sources().Get(ctx, key)
 			switch {
 			case err != nil:
-				return key, base.At(t, key.String(), err)
+				return key, cmdutil.At(t, key.String(), err)
 			case source.Status.Build == nil:
-				return key, &base.ExitError{Code: base.ExitNotFound, Err: fmt.Errorf("source %s has built nothing yet", key),
+				return key, &cmdutil.ExitError{Code: cmdutil.ExitNotFound, Err: fmt.Errorf("source %s has built nothing yet", key),
 					Fix: "see how it is doing: pipeops-runner source get " + t.Agent.Name + " " + key.Name + " -n " + key.Namespace}
 			}
 			return source.Status.Build.Key(), nil

@@ -1,0 +1,36 @@
+package cmdutil
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Writing is what all commands share that change something.
+type Writing struct {
+	DryRun bool
+	Key    string
+}
+
+// AddWriting adds the flags.
+func (w *Writing) AddWriting(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&w.DryRun, "dry-run", false, "run all checks of the cluster, but change nothing")
+	cmd.Flags().StringVar(&w.Key, "idempotency-key", "", "key of this command; a command sent again with its key is carried out once")
+}
+
+// Options returns what the flags say.
+func (w *Writing) Options() runnerapi.WriteOptions {
+	return runnerapi.WriteOptions{DryRun: w.DryRun, IdempotencyKey: w.Key}
+}
+
+// ParsePortNumber reads the number of a port.
+func ParsePortNumber(s string) (int32, error) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("%q is not a port: expected [NAME=]PORT[:SERVICE-PORT][/udp]", s)
+	}
+	return int32(n), nil
+}
