@@ -360,7 +360,7 @@ func TestSetup_ContinuesAfterKill(t *testing.T) {
 	known := &problem.Error{}
 	require.ErrorAs(t, err, &known)
 	assert.Equal(t, problem.Busy, known.Code, err)
-	assert.Contains(t, known.Fix, "broke off after 4m")
+	assert.Contains(t, known.Fix, "counts as interrupted after 4m")
 	pending(t, i, time.Now().Add(-5*time.Minute))
 	require.NoError(t, i.Apply(t.Context(), planned(t, i, s)))
 	assert.Equal(t, components.Keep, actions(planned(t, i, s))["vpa"])

@@ -80,7 +80,7 @@ func (l *walk) configured(folder string, configs []*resource.Resource) error {
 		case gvk.Kind == "HelmChartInflationGenerator":
 			return errors.New("HelmChartInflationGenerator fetches from elsewhere and runs a program; follow the chart as a source of type chart")
 		case gvk.Group != "" || gvk.Version != "builtin":
-			return fmt.Errorf("%s of %q is its own plugin, which is not run here: only those of apiVersion builtin are", clip(gvk.Kind), clip(gvk.ApiVersion()))
+			return fmt.Errorf("%s of %q is a custom plugin, which is not run here: only those of apiVersion builtin are", clip(gvk.Kind), clip(gvk.ApiVersion()))
 		case !slices.Contains(builtins, gvk.Kind):
 			return fmt.Errorf("there is no built-in plugin %q; there are %s", clip(gvk.Kind), strings.Join(builtins, ", "))
 		}
