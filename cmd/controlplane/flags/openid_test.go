@@ -29,7 +29,7 @@ func TestOpenID_Flags(t *testing.T) {
 	assert.Equal(t, []string{"email", "profile", "groups"}, cfg.Scopes)
 	assert.Equal(t, "email", cfg.NameClaim)
 	assert.Equal(t, "groups", cfg.GroupsClaim)
-	assert.Nil(t, cfg.Roots, "nil is the machine's")
+	assert.Nil(t, cfg.TLS, "nil is the machine's")
 	assert.Equal(t, "of-the-environment", cfg.ClientSecret)
 
 	file := filepath.Join(t.TempDir(), "secret")
