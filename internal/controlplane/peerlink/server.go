@@ -60,7 +60,9 @@ func NewServer(cfg ServerConfig) *Server {
 // Serve accepts connections until the context ends. It then closes the listener and returns once no
 // handover is in progress.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	failed := func(err error) { s.cfg.Log.Warn().Err(err).Msg("failed to accept a connection of another control plane") }
+	failed := func(err error) {
+		s.cfg.Log.Warn().Err(err).Msg("failed to accept a connection of another control plane")
+	}
 	return limit.Accept(ctx, ln, failed, func(conn net.Conn) func() {
 		leave := s.room.Enter(conn)
 		return func() { s.take(ctx, conn, leave) }
