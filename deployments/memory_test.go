@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 )
 
-// TestAgentMemory_SameEverywhere: whichever way the agent is installed, it has the memory with which
-// test/pressure runs it.
+// TestAgentMemory_SameEverywhere: whichever way the agent is installed, it has the memory with
+// which test/pressure runs it.
 func TestAgentMemory_SameEverywhere(t *testing.T) {
 	limit, soft, err := deployments.AgentMemory()
 	require.NoError(t, err)

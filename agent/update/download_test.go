@@ -44,7 +44,7 @@ func TestDownload(t *testing.T) {
 		"site":       {d: Download{Roots: roots}, url: server.URL + "/r/v1.1.0", want: "/r/v1.1.0/file"},
 		"mirror":     {d: Download{Roots: roots, Mirror: server.URL + "/m"}, url: "https://192.0.2.1", want: "/m/v1.1.0/file"},
 		"no TLS":     {d: Download{Roots: roots}, url: "http://" + server.Listener.Addr().String(), refused: "not an https URL"},
-		"not a URL":  {d: Download{Roots: roots}, url: "", refused: "no https URL"},
+		"not a URL":  {d: Download{Roots: roots}, url: "", refused: "not an https URL"},
 		"other CA":   {d: Download{}, url: server.URL, passing: "certificate"},
 		"a query":    {d: Download{Roots: roots}, url: server.URL + "/r?delete=all", refused: "query or a fragment"},
 		"a fragment": {d: Download{Roots: roots}, url: server.URL + "/r#top", refused: "query or a fragment"},

@@ -40,8 +40,8 @@ func (d Documents) Where(u *unstructured.Unstructured) string { return d.where[u
 // Read decodes a stream of YAML documents, or JSON, which is also YAML. It replaces lists by their
 // items, and removes what only the cluster sets. Its error names all documents that are wrong, up
 // to problem.MaxTold, each with the line. With the error, Read returns the objects of the others,
-// so that the caller can report what is wrong with these as well. The caller has reserved the memory
-// that it takes (decode.Limits.Memory).
+// so that the caller can report what is wrong with these as well. The caller has reserved the
+// memory that it takes (decode.Limits.Memory).
 func Read(r io.Reader) (Documents, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
 	if err != nil {

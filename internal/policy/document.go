@@ -46,8 +46,8 @@ type Rule struct {
 	// Commands are names of calls, or read, write or * for all such. What is named
 	// access is in none of these three.
 	Commands []string `json:"commands,omitempty"`
-	// Releases are names of Helm releases. With it, the rule is about no other call than those about
-	// one release.
+	// Releases are names of Helm releases. With it, the rule is about no other call than those
+	// about one release.
 	Releases []string `json:"releases,omitempty"`
 
 	// Charts are those that releases may be of. Absent, any.

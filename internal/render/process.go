@@ -22,8 +22,8 @@ const Argument = "render"
 
 // Limits of a child.
 const (
-	// Memory is what a child takes at most, in bytes: its heap, and what the runtime and the program
-	// have beside it. The caller of Run reserves it; see Process.Reserved.
+	// Memory is what a child takes at most, in bytes: its heap, and what the runtime and the
+	// program have beside it. The caller of Run reserves it; see Process.Reserved.
 	Memory = heap + 20<<20
 	// heap bounds its heap: one arena of Go's.
 	heap = 64 << 20

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// Transport is an http.RoundTripper whose new connections have the configuration of its source as it
-// is then. If that cannot be read, for example while a file is being replaced, the last one stays.
+// Transport is an http.RoundTripper whose new connections have the configuration of its source as
+// it is then. If that cannot be read, for example while a file is being replaced, the last one
+// stays.
 type Transport struct {
 	base   *http.Transport
 	source Source

@@ -41,8 +41,8 @@ func secured(t *testing.T, protocol string, c *otlptest.Collector, conf *tls.Con
 	return server.URL
 }
 
-// TestStart_CertificatesReadAgain replaces the collector's CA and the client's certificate after the
-// start.
+// TestStart_CertificatesReadAgain replaces the collector's CA and the client's certificate after
+// the start.
 func TestStart_CertificatesReadAgain(t *testing.T) {
 	for _, protocol := range []string{"http/protobuf", "grpc"} {
 		t.Run(protocol, func(t *testing.T) {

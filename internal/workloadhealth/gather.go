@@ -1,7 +1,7 @@
-// Package workloadhealth determines the state of a workload of any kind: it gathers what the cluster
-// reports about its pods, and lets package diagnose interpret it. Apps, sets of manifests and Helm
-// releases use it. It changes one thing in the cluster: it stops workloads that create pods without
-// end (Stopper).
+// Package workloadhealth determines the state of a workload of any kind: it gathers what the
+// cluster reports about its pods, and lets package diagnose interpret it. Apps, sets of manifests
+// and Helm releases use it. It changes one thing in the cluster: it stops workloads that create
+// pods without end (Stopper).
 package workloadhealth
 
 import (

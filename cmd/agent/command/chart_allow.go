@@ -40,11 +40,11 @@ func newChartAllow() *cobra.Command {
 		Long: "Let a Runner deploy one version of a chart as the release NAME of a namespace.\n\n" +
 			"The command renders the chart with the values that you give, and shows the rights that its roles\n" +
 			"hold. If you agree, it does two things with your rights:\n\n" +
-			"  - It gives these rights to the agent, because Kubernetes lets no client pass on a right that it\n" +
-			"    lacks.\n" +
-			"  - It puts a rule before the others of the policy. The rule allows this version of the chart, by the\n" +
-			"    digest of its files, and the objects of the whole cluster that the command has rendered, by their\n" +
-			"    names.\n\n" +
+			"- It gives these rights to the agent, because Kubernetes lets no client pass on a right that it\n" +
+			"  lacks.\n" +
+			"- It puts a rule before the others of the policy. The rule allows this version of the chart, by\n" +
+			"  the digest of its files, and the objects of the whole cluster that the command has rendered,\n" +
+			"  by their names.\n\n" +
 			"Anyone who may deploy into the namespace can use the rights of the chart's ServiceAccounts: give\n" +
 			"the chart its own namespace. For another version, run the command again.",
 		Args: cli.ExactArgs("NAME"),

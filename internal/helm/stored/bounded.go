@@ -98,8 +98,8 @@ func (b bounded) checkRevision(s *corev1.Secret, fix string) (size int, err erro
 
 var errTooMuch = fmt.Errorf("unpacked, it has more than %d MiB", MaxRelease>>20)
 
-// unpacked returns a revision's JSON, once its reading is admitted. It measures what is packed before
-// it keeps anything of it.
+// unpacked returns a revision's JSON, once its reading is admitted. It measures what is packed
+// before it keeps anything of it.
 func (b bounded) unpacked(data []byte) ([]byte, error) {
 	packed, err := base64.StdEncoding.AppendDecode(nil, data)
 	if err != nil || !bytes.HasPrefix(packed, []byte{0x1f, 0x8b}) { // releases of early versions of Helm are not packed

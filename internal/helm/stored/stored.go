@@ -80,8 +80,8 @@ type Driver struct {
 
 var _ driver.Driver = (*Driver)(nil)
 
-// New returns a driver. It makes no requests. admit is asked before a revision is unpacked; it is nil
-// where the caller has reserved the memory.
+// New returns a driver. It makes no requests. admit is asked before a revision is unpacked; it is
+// nil where the caller has reserved the memory.
 func New(api metadata.Interface, core corev1client.SecretsGetter, namespace string, log slog.Handler, admit Admit) *Driver {
 	secrets := core.Secrets(namespace)
 	return &Driver{reading(bounded{SecretInterface: secrets}, log), api, secrets, namespace, log, admit}

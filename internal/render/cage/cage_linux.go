@@ -21,8 +21,8 @@ var parts = []struct {
 
 func always() error { return nil }
 
-// Enter confines all threads of this process for good. It leaves out what Missing lists. The process
-// may map growth bytes of memory beside what it has.
+// Enter confines all threads of this process for good. It leaves out what Missing lists. The
+// process may map growth bytes of memory beside what it has.
 func Enter(growth int64) error {
 	runtime.LockOSThread() // seccomp's calls have to be of one thread
 	defer runtime.UnlockOSThread()

@@ -38,7 +38,7 @@ only, which each package would have to contain. */ -}}
       name: {{ . }}
       key: OTEL_EXPORTER_OTLP_HEADERS
 {{- end }}
-{{- range $name, $value := dict "OTEL_EXPORTER_OTLP_PROTOCOL" .protocol "OTEL_EXPORTER_OTLP_CERTIFICATE" .certificateFile "OTEL_TRACES_SAMPLER" .sampler "OTEL_TRACES_SAMPLER_ARG" .samplerArg "OTEL_RESOURCE_ATTRIBUTES" .resourceAttributes }}
+{{- range $name, $value := dict "OTEL_EXPORTER_OTLP_PROTOCOL" .protocol "OTEL_EXPORTER_OTLP_CERTIFICATE" .certificateFile "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE" .clientCertificateFile "OTEL_EXPORTER_OTLP_CLIENT_KEY" .clientKeyFile "OTEL_TRACES_SAMPLER" .sampler "OTEL_TRACES_SAMPLER_ARG" .samplerArg "OTEL_RESOURCE_ATTRIBUTES" .resourceAttributes }}
 {{- with $value }}
 - name: {{ $name }}
   value: {{ . | quote }}
