@@ -69,9 +69,10 @@ func (b *streams) writes(ctx context.Context, client kubernetes.Interface, prefi
 
 // throughTunnel lets the Runner use the Kubernetes API, and returns a client that does.
 func (b *streams) throughTunnel(ctx context.Context) kubernetes.Interface {
-	run.Must(b.kube.CoreV1().ConfigMaps(agentNamespace).Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "pipeops-policy"}, Data: map[string]string{"policy.yaml": kubernetesPolicy},
-	}, metav1.CreateOptions{}))
+	policies := b.kube.CoreV1().ConfigMaps(agentNamespace)
+	policy := run.Must(policies.Get(ctx, "pipeops-policy", metav1.GetOptions{}))
+	policy.Data = map[string]string{"policy.yaml": kubernetesPolicy}
+	run.Must(policies.Update(ctx, policy, metav1.UpdateOptions{}))
 	run.Must(b.sys.Cluster.Kubectl(ctx, "apply", "-f", filepath.Join(harness.Root(), "deployments", "kubernetes-api-rights.yaml")))
 	run.Must(b.sys.Cluster.Kubectl(ctx, "-n", streamsNamespace, "create", "rolebinding", "pipeops-runners", "--clusterrole=edit", "--group=pipeops-runners"))
 	file := filepath.Join(b.sys.Dir, "kubeconfig")
