@@ -16,8 +16,8 @@ import (
 // maxFile bounds each file, in bytes.
 const maxFile = 4 << 20
 
-// Source returns a client's configuration as it is now: the same one while nothing changed. Nobody
-// may change it. A nil Source is the machine's CAs.
+// Source returns a client's configuration as it is now: the same one while nothing changed. A
+// caller must not change it. A nil Source is the machine's CAs.
 type Source func() (*tls.Config, error)
 
 // Fixed returns the source of CAs that do not change.
