@@ -41,7 +41,7 @@ func freeMemory() (bytes uint64, known bool, err error) {
 		}
 		left := kibibytes << 10
 		if m, limited := cgroup.Tightest("/", cgroup.Self); limited {
-			left = min(left, uint64(max(m.Limit-m.Used, 0))) //nolint:gosec // not negative
+			left = min(left, uint64(max(m.Limit-m.Used, 0)))
 		}
 		return left, true, nil
 	}

@@ -91,7 +91,7 @@ func (s Store) parts(g Grant) []part {
 func (g Grant) rules(cluster bool) []rbacv1.PolicyRule {
 	rules, seen := []rbacv1.PolicyRule{}, map[string]bool{}
 	for _, r := range g.Rights {
-		if text := r.PolicyRule.String(); r.Cluster == cluster && !seen[text] {
+		if text := r.String(); r.Cluster == cluster && !seen[text] {
 			seen[text] = true
 			rules = append(rules, r.PolicyRule)
 		}

@@ -63,10 +63,10 @@ func likeAny(patterns []string, text string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return like(p, text) })
 }
 
-// annotation checks the key of an annotation, of an object or of what it creates.
 // Harmless reports whether no rule has to name an annotation.
 func Harmless(key string) bool { return likeAny(harmless, key) }
 
+// annotation checks the key of an annotation, of an object or of what it creates.
 func (r ruling) annotation(a runnerapi.NameIntent) error {
 	key := strings.ToLower(a.Name) // so that no other spelling passes
 	switch {

@@ -79,7 +79,7 @@ func toldTrue(t *testing.T, name string, told error) {
 		case err == nil && exists, errors.As(err, &is) && is.Code == exitNotFound && !exists:
 			return nil
 		}
-		return fmt.Errorf("exit code %d of the deploy (%v), and now: %w", code, told, err)
+		return fmt.Errorf("exit code %d of the deploy (%w), and now: %w", code, told, err)
 	}))
 	var outcomes []runnerapi.AuditOutcome
 	require.NoError(t, harness.Eventually(ctx, "the audit log has it", func(ctx context.Context) error {

@@ -90,8 +90,8 @@ func work(t *testing.T, c *client.Client, archives []string, repo repository, li
 	beside.Go(func() { w.measure(ctx) })
 	beside.Go(func() { w.callLight(ctx, c) })
 
-	load.Go(func() { w.render(t, until, c, archives) })
-	load.Go(func() { w.deploy(t, until, c, archives) })
+	load.Go(func() { w.render(until, t, c, archives) })
+	load.Go(func() { w.deploy(until, t, c, archives) })
 	for n, text := range [][]byte{largestSet(), mostValues(), largestSet()} {
 		key := runnerapi.Key{Namespace: production, Name: fmt.Sprintf("set-%d", n)}
 		load.Go(func() {
@@ -123,7 +123,7 @@ func work(t *testing.T, c *client.Client, archives []string, repo repository, li
 }
 
 // render has each chart be rendered and compared, one after another, at least once.
-func (w *watch) render(t *testing.T, until context.Context, c *client.Client, archives []string) {
+func (w *watch) render(until context.Context, t *testing.T, c *client.Client, archives []string) {
 	for round := 0; round == 0 || until.Err() == nil; round++ {
 		for _, archive := range archives {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -137,7 +137,7 @@ func (w *watch) render(t *testing.T, until context.Context, c *client.Client, ar
 }
 
 // deploy installs each chart, upgrades it, returns, and uninstalls it.
-func (w *watch) deploy(t *testing.T, until context.Context, c *client.Client, archives []string) {
+func (w *watch) deploy(until context.Context, t *testing.T, c *client.Client, archives []string) {
 	for until.Err() == nil {
 		for _, archive := range archives {
 			key, spec := chartOf(t, archive, "now")
