@@ -2543,7 +2543,7 @@ command_upgrade() {
 }
 
 # upgrade_choose finds the newest version if none was named. It returns whether there is something
-# to do: an older offered version is not a upgrade.
+# to do: an older offered version is not an upgrade.
 upgrade_choose() {
   [[ -z $version_named && -z $PIPEOPS_MANIFEST ]] || return 0
   newest_version

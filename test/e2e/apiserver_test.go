@@ -57,12 +57,12 @@ func TestDeploy_APIServerAway(t *testing.T) {
 		}
 	}
 	for _, r := range all {
-		toldTrue(t, r.name, r.err)
+		checkOutcome(t, r.name, r.err)
 	}
 }
 
-// toldTrue compares what the Runner was told of a deploy with what there is.
-func toldTrue(t *testing.T, name string, told error) {
+// checkOutcome compares the outcome that a deploy reported with the cluster.
+func checkOutcome(t *testing.T, name string, told error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()

@@ -163,7 +163,7 @@ func sum(p []byte) []byte {
 	return s[:]
 }
 
-// streams are what continues until somebody ends it.
+// streams are calls that last until a client ends them.
 func (s *shell) streams(t *testing.T) {
 	s.write(t, "applied.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: applied}\ndata: {a: b}\n")
 	asked := 0

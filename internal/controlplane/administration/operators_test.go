@@ -45,7 +45,7 @@ func TestOperator_RevokeKeepsAnAdmin(t *testing.T) {
 	p.Operator(t, "ada", administration.RoleAdmin)
 	p.Operator(t, "vic", administration.RoleViewer)
 	p.Operator(t, "bob", administration.RoleAdmin, func(o *administration.OperatorOptions) { o.TTL = time.Minute })
-	p.Advance(2 * time.Minute) // bob's certificate has expired: he is not an admin any more
+	p.Advance(2 * time.Minute) // bob's certificate has expired, so bob is no longer an admin
 	admintest.Refused(t, p.Operators.Revoke(t.Context(), "ada"), problem.Conflict, "only admin")
 	admintest.Refused(t, p.Operators.Revoke(t.Context(), "eve"), problem.NotFound, "operator list")
 	require.NoError(t, p.Operators.Revoke(t.Context(), "vic"))
