@@ -16,7 +16,8 @@ const everyHost = "*"
 
 // hostFields are the fields in which kinds that route outside traffic name hosts. [] is each item
 // of a list. After a "?", absence means every host; after "match:", the value is a rule of
-// Traefik's.
+// Traefik's; after "any:", a value stands for every host, because it can name some in ways that are
+// not read here.
 var hostFields = map[string][]string{
 	"Ingress.networking.k8s.io":           {"spec.rules[].?host", "spec.tls[].hosts[]"},
 	"HTTPRoute.gateway.networking.k8s.io": {"spec.?hostnames[]"},
@@ -32,7 +33,7 @@ var hostFields = map[string][]string{
 	"Gateway.networking.istio.io":         {"spec.servers[].?hosts[]"},
 	"IngressRoute.traefik.io":             {"spec.routes[].match:match", "spec.tls.domains[].main", "spec.tls.domains[].sans[]"},
 	"IngressRouteTCP.traefik.io":          {"spec.routes[].match:match", "spec.tls.domains[].main", "spec.tls.domains[].sans[]"},
-	"Certificate.cert-manager.io":         {"spec.commonName", "spec.dnsNames[]"},
+	"Certificate.cert-manager.io":         {"spec.commonName", "spec.dnsNames[]", "spec.ipAddresses[]", "spec.any:literalSubject", "spec.any:uris", "spec.any:otherNames"},
 	"DNSEndpoint.externaldns.k8s.io":      {"spec.endpoints[].dnsName"},
 	"Service":                             {"spec.loadBalancerIP"},
 }
@@ -68,13 +69,14 @@ func find(at string, v any, path []string) (all []runnerapi.NameIntent) {
 	key, list := strings.CutSuffix(path[0], "[]")
 	key, needed := strings.CutPrefix(key, "?")
 	key, match := strings.CutPrefix(key, "match:")
+	key, opaque := strings.CutPrefix(key, "any:")
 	field := strings.TrimPrefix(at+"."+key, ".")
 	below := object[key]
 	items, _ := below.([]any)
 	switch {
 	case match:
 		return matched(field, below)
-	case needed && (below == nil || below == "" || list && len(items) == 0):
+	case opaque && !empty(below), needed && empty(below):
 		return []runnerapi.NameIntent{{Field: field, Name: everyHost}}
 	case list:
 		for n := range items {
@@ -85,6 +87,11 @@ func find(at string, v any, path []string) (all []runnerapi.NameIntent) {
 		return nil
 	}
 	return find(field, below, path[1:])
+}
+
+func empty(v any) bool {
+	items, list := v.([]any)
+	return v == nil || v == "" || list && len(items) == 0
 }
 
 // leaf returns a name. Istio's may contain the namespace that it is for.
