@@ -33,6 +33,8 @@ const (
 	lightLimit = 30 * time.Second
 	// hostileReleases is how many releases of the largest size there are.
 	hostileReleases = 12
+	// renderTime bounds how long a chart may have to wait for memory beside everything else.
+	renderTime = 5 * time.Minute
 	// deployTime is what a chart's pods get, whose images cannot be pulled here.
 	deployTime = "3s"
 )
@@ -126,14 +128,28 @@ func work(t *testing.T, c *client.Client, archives []string, repo repository, li
 func (w *watch) render(until context.Context, t *testing.T, c *client.Client, archives []string) {
 	for round := 0; round == 0 || until.Err() == nil; round++ {
 		for _, archive := range archives {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			key, spec := chartOf(t, archive, "dry")
-			_, err := c.Releases().Deploy(ctx, key, spec, runnerapi.WriteOptions{DryRun: true})
-			cancel()
-			w.note("dry run of "+key.Name, err)
-			assert.False(t, problem.Is(err, problem.Unavailable) || problem.Is(err, problem.TooLarge) || ctx.Err() == context.DeadlineExceeded, "%s: %v", key.Name, err)
+			err := w.renderOne(t, c, key, spec)
+			assert.False(t, busy(err) || problem.Is(err, problem.TooLarge), "%s: %v", key.Name, err)
 		}
 	}
+}
+
+// renderOne repeats the dry run of a chart while the agent is busy, as a Runner does, for some
+// minutes.
+func (w *watch) renderOne(t *testing.T, c *client.Client, key runnerapi.Key, spec runnerapi.ReleaseSpec) (err error) {
+	ctx, cancel := context.WithTimeout(t.Context(), renderTime)
+	defer cancel()
+	for again := true; again; again = busy(err) && ctx.Err() == nil {
+		_, err = c.Releases().Deploy(ctx, key, spec, runnerapi.WriteOptions{DryRun: true})
+		w.note("dry run of "+key.Name, err)
+	}
+	return cmp.Or(ctx.Err(), err)
+}
+
+// busy is whether a later try of the same command may succeed.
+func busy(err error) bool {
+	return problem.Is(err, problem.Unavailable) || problem.Is(err, problem.TooManyRequests) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // deploy installs each chart, upgrades it, returns, and uninstalls it.
@@ -154,6 +170,9 @@ func (w *watch) deploy(until context.Context, t *testing.T, c *client.Client, ar
 				{"uninstall", func() (runnerapi.Release, error) { return c.Releases().Delete(until, key, write) }},
 			} {
 				_, err := step.do()
+				if until.Err() != nil {
+					return
+				}
 				if err == nil {
 					_, _ = c.Releases().Wait(until, key, func(runnerapi.Release) {}) // its pods do not get ready
 				}

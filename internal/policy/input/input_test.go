@@ -145,7 +145,7 @@ func TestHosts_OfEachKind(t *testing.T) {
 		"{apiVersion: traefik.containo.us/v1alpha1, kind: IngressRouteTCP, spec: {routes: [{match: '!Host(`a.example.com`)'}]}}":                                          {"*"},
 		"{apiVersion: traefik.containo.us/v1alpha1, kind: IngressRouteTCP, spec: {routes: [{match: 'HostRegexp(`{sub:[a-z]+}.example.com`) || Host(`a.example.com`)'}]}}": {"*"},
 		"{apiVersion: traefik.containo.us/v1alpha1, kind: IngressRouteTCP, spec: {routes: [{match: 'HostSNI(`*`)'}]}}":                                                    {"*"},
-		"{apiVersion: cert-manager.io/v1, kind: Certificate, spec: {dnsNames: [a.example.com], uris: []}}":                                                                          {"a.example.com"},
+		"{apiVersion: cert-manager.io/v1, kind: Certificate, spec: {dnsNames: [a.example.com], uris: []}}":                                                                {"a.example.com"},
 		"{apiVersion: cert-manager.io/v1, kind: Certificate, spec: {ipAddresses: [192.0.2.1], literalSubject: 'CN=b.example.com', uris: ['spiffe://c/d']}}":               {"192.0.2.1", "*", "*"},
 		"{apiVersion: v1, kind: Service, spec: {}}":                                              nil,
 		"{apiVersion: v1, kind: Service, spec: {type: LoadBalancer, loadBalancerIP: 192.0.2.1}}": {"192.0.2.1"},
