@@ -70,6 +70,9 @@ type ObjectIntent struct {
 	Public string
 	// Annotations are the annotation keys of the object and of what it creates, such as pods.
 	Annotations []NameIntent
+	// Rights is a digest of the rights that a role holds, or of the role that a binding binds;
+	// empty for other kinds.
+	Rights string
 }
 
 // CountIntent is a number of pods.

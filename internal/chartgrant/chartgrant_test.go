@@ -45,8 +45,8 @@ metadata: {name: {{ .Values.role | default "chartgrant-watcher" }}}
 rules:
 - {apiGroups: [""], resources: [secrets, nodes], verbs: [list, watch]}
 - {nonResourceURLs: [/metrics], verbs: [get]}
-{{- if .Values.more }}
-- {apiGroups: [""], resources: [persistentvolumes], verbs: [list]}
+{{- with .Values.more }}
+- {apiGroups: [""], resources: [{{ . }}], verbs: [list]}
 {{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -230,7 +230,8 @@ func (s *scene) refuses(chart []byte) {
 		"the version, other files": {"watch", packed(s.T, "watcher", "1.0.0", watcher+"# changed\n"), nil, "a chart of that name and version with the digest h1:"},
 		"another release":          {"spy", chart, nil, "no rule of the customer's policy allows"},
 		"another ClusterRole":      {"watch", chart, map[string]any{"role": "spy"}, "ClusterRole.rbac.authorization.k8s.io/spy"},
-		"more rights":              {"watch", chart, map[string]any{"more": true}, "the agent grants no right that it does not hold itself, and lacks"},
+		"more rights":              {"watch", chart, map[string]any{"more": "persistentvolumes"}, "allows the rights that the cluster's owner saw"},
+		"rights the agent has":     {"watch", chart, map[string]any{"more": "namespaces"}, "allows the rights that the cluster's owner saw"},
 	} {
 		_, err := s.deploy(try.release, try.chart, try.values)
 		p := problemtest.Of(s.T, err, what)
@@ -252,11 +253,20 @@ func (s *scene) holdsTheseAlone() {
 		return s.agent.Patch(s.Context(), b, patch, client.DryRunAll)
 	}
 	reads := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}}
+	labelled := s.agent.Patch(s.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "chartgrant-watcher"}},
+		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"rbac.authorization.k8s.io/aggregate-to-view":"true"}}}`)), client.DryRunAll)
+	bindOwn := s.agent.Create(s.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "chartgrant-watcher"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "pipeops-agent-namespace"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: "watch"}},
+	}, client.DryRunAll)
 	for what, err := range map[string]error{
 		"a ClusterRole of another name": role("spy", reads),
 		"one that the server names":     s.agent.Create(s.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "spy-"}}, client.DryRunAll),
 		"a binding to a user":           bind(rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "mallory"}),
 		"a binding to kube-system":      bind(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "kube-system", Name: "default"}),
+		"one for everyone with view":    labelled,
+		"one that writes namespaces":    role("chartgrant-watcher", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"patch"}}),
+		"a binding of its own role":     bindOwn,
 		"a binding to itself":           bind(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: kubetest.AgentNamespace, Name: "pipeops-agent"}),
 	} {
 		assert.True(s, apierrors.IsForbidden(err), "%s: %v", what, err)

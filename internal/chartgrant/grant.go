@@ -63,7 +63,7 @@ func New(ctx context.Context, key runnerapi.Key, runners []string, p helm.Previe
 	g.Rights = append(g.Rights, makes(p.Objects)...)
 	g.Rule = policy.Rule{
 		Name: RuleName(key), Runners: runners, Namespaces: []string{key.Namespace}, Commands: commands, Releases: []string{key.Name},
-		Charts: []policy.Chart{g.Chart}, Kinds: kinds(p.Objects), Annotations: annotations(p.Objects),
+		Charts: []policy.Chart{g.Chart}, Kinds: kinds(p.Objects), Rights: rights(p.Objects), Annotations: annotations(p.Objects),
 	}
 	if slices.Contains(p.Lookups, "Secret") {
 		g.Rule.Lookups = p.Lookups
@@ -180,6 +180,17 @@ func kinds(objects []helm.PreviewObject) []string {
 			kind += "/" + o.GetName()
 		}
 		all[kind] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// rights returns what the rule's rights are: with other values, a chart may ask for others.
+func rights(objects []helm.PreviewObject) []string {
+	all := map[string]bool{}
+	for _, o := range objects {
+		if o.Brings.Rights != "" {
+			all[o.Brings.Rights] = true
+		}
 	}
 	return slices.Sorted(maps.Keys(all))
 }

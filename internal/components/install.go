@@ -116,7 +116,7 @@ func (i *Installer) step(ctx context.Context, step Step, agentNamespace string) 
 func (i *Installer) put(ctx context.Context, step Step, r *planned) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
-	hold, err := memory.Acquire(ctx, "component "+step.Component, chartMemory)
+	hold, err := memory.Acquire(ctx, "", "component "+step.Component, chartMemory)
 	if err != nil {
 		return err
 	}

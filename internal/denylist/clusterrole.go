@@ -2,6 +2,7 @@ package denylist
 
 import (
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -14,11 +15,15 @@ var (
 	reading = []string{"get", "list", "watch"}
 	// ruling are the groups whose objects are rights, or the agent's orders.
 	ruling = []string{"*", "rbac.authorization.k8s.io", ownDomain}
-	// tokens are resources with which an account becomes another.
-	tokens = []string{"*", "*/*", "*/token", "serviceaccounts/token"}
+	// reaching are resources with which an account becomes another, or that hold all others.
+	reaching = []string{"*", "*/*", "*/token", "serviceaccounts/token", "namespaces", "namespaces/finalize", "namespaces/status"}
 	// impersonated are resources whose verb impersonate is in "*".
 	impersonated = []string{"*", "serviceaccounts", "users", "groups"}
 )
+
+// aggregates is the prefix of the labels by which the rights of one ClusterRole become those of
+// another, such as view or edit.
+const aggregates = "rbac.authorization.k8s.io/aggregate-to-"
 
 const fixClusterRole = "leave it out by the chart's values, or have the owner of the cluster install the chart with helm"
 
@@ -28,6 +33,12 @@ func grantedInCluster(u *unstructured.Unstructured) error {
 	if given(u, "aggregationRule") {
 		return problem.Errorf(problem.Forbidden, fixClusterRole,
 			"a ClusterRole that the agent applies has no aggregationRule: it takes in any rights").WithField("aggregationRule")
+	}
+	for label := range u.GetLabels() {
+		if strings.HasPrefix(label, aggregates) {
+			return problem.Errorf(problem.Forbidden, fixClusterRole, "a ClusterRole that the agent applies has no label %s: "+
+				"it would give its rights to everyone who is bound to another ClusterRole", label).WithField("metadata.labels")
+		}
 	}
 	for _, rule := range maps(u, "rules") {
 		if word := leadsOn(rule); word != "" {
@@ -63,7 +74,7 @@ func leadsOn(rule map[string]any) string {
 		return "writing objects of the group " + group
 	}
 	if _, core := has(groups, []string{""}); core {
-		if resource, kept := has(resources, tokens); kept {
+		if resource, kept := has(resources, reaching); kept {
 			return "writing " + resource
 		}
 		if resource, kept := has(resources, impersonated); kept && slices.Contains(verbs, "*") {

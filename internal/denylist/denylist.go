@@ -155,9 +155,21 @@ func name(kind, name string) error {
 	return nil
 }
 
-// marks refuses labels and annotations by which the agent identifies its own objects.
+// templates are where objects have the metadata of the pods that they make. A Service finds pods by
+// their labels, whoever made them.
+var templates = [][]string{{"spec", "template", "metadata"}, {"spec", "jobTemplate", "spec", "template", "metadata"}}
+
+// marks refuses labels and annotations by which the agent identifies its own objects and their pods.
 func marks(u *unstructured.Unstructured) error {
-	for _, given := range []map[string]string{u.GetLabels(), u.GetAnnotations()} {
+	all := []map[string]string{u.GetLabels(), u.GetAnnotations()}
+	for _, at := range templates {
+		meta, _, _ := unstructured.NestedMap(u.Object, at...)
+		for _, field := range []string{"labels", "annotations"} {
+			of, _, _ := unstructured.NestedStringMap(meta, field)
+			all = append(all, of)
+		}
+	}
+	for _, given := range all {
 		for key, value := range given {
 			domain, _, _ := strings.Cut(key, "/")
 			if key == objectmeta.ManagedBy && value == objectmeta.ManagedByAgent || own(domain) {

@@ -87,12 +87,19 @@ func (c *cluster) allowed(list kube.ResourceList) error {
 		if err != nil {
 			return err
 		}
+		objects = append(objects, o)
+	}
+	return c.permitted(objects)
+}
+
+// permitted asks the limits of all charts, and the policy.
+func (c *cluster) permitted(objects []*object) error {
+	for _, o := range objects {
 		if err := c.limits.check(o); err != nil {
 			return err
 		}
-		objects = append(objects, o)
 	}
-	if c.admit == nil {
+	if c.admit == nil || len(objects) == 0 {
 		return nil
 	}
 	in, err := objectIntents(objects)
@@ -119,6 +126,13 @@ func (c *cluster) Create(list kube.ResourceList, options ...kube.ClientCreateOpt
 	if err := cmp.Or(c.held(), c.allowed(list)); err != nil {
 		return &kube.Result{}, err
 	}
+	hooks, err := c.hooks(list)
+	if err != nil {
+		return &kube.Result{}, err
+	}
+	for _, u := range hooks {
+		mark(u, c.key)
+	}
 	c.say("making %s", counted(list))
 	return c.Client.Create(list, options...)
 }
@@ -140,6 +154,9 @@ func (c *cluster) Update(original, target kube.ResourceList, options ...kube.Cli
 // foreground, it deletes only what makes pods: such an object stays until its pods are gone.
 func (c *cluster) Delete(list kube.ResourceList, policy metav1.DeletionPropagation) (*kube.Result, []error) {
 	if err := c.held(); err != nil {
+		return &kube.Result{}, []error{err}
+	}
+	if _, err := c.hooks(list); err != nil {
 		return &kube.Result{}, []error{err}
 	}
 	c.say("deleting %s", counted(list))

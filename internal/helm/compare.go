@@ -113,12 +113,14 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 	if err != nil {
 		live = nil
 	}
-	if o.hook != "" { // it is made when its time comes, or there already
-		return changeOf(live, nil), how.stuck(o, live)
+	if o.hook == definition { // it may be there already
+		return changeOf(live, nil), nil
 	}
 	if live != nil && !owned(live, key) {
-		return "", inTemplate(o, problem.Errorf(problem.Conflict, "delete it, or have the chart name its own otherwise",
-			"it is there already, and not this release's"))
+		return "", inTemplate(o, problem.Errorf(problem.Conflict, fixForeign, isForeign))
+	}
+	if o.hook != "" { // it is made when its time comes
+		return changeOf(live, nil), how.stuck(o, live)
 	}
 	if live != nil && live.GetDeletionTimestamp() != nil {
 		return "", inTemplate(o, problem.Errorf(problem.Busy, "wait until it is gone, and send this again", "it is being deleted"))
@@ -237,6 +239,15 @@ func owned(live *unstructured.Unstructured, key runnerapi.Key) bool {
 // marked returns an object as Helm sends it.
 func marked(o *object, key runnerapi.Key, mapping *meta.RESTMapping) *unstructured.Unstructured {
 	u := o.DeepCopy()
+	mark(u, key)
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		u.SetNamespace(key.Namespace)
+	}
+	return u
+}
+
+// mark marks an object as the release's.
+func mark(u *unstructured.Unstructured, key runnerapi.Key) {
 	labels, notes := u.GetLabels(), u.GetAnnotations()
 	if labels == nil {
 		labels = map[string]string{}
@@ -247,10 +258,6 @@ func marked(o *object, key runnerapi.Key, mapping *meta.RESTMapping) *unstructur
 	labels[helmBy], notes[helmName], notes[helmNamespace] = "Helm", key.Name, key.Namespace
 	u.SetLabels(labels)
 	u.SetAnnotations(notes)
-	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		u.SetNamespace(key.Namespace)
-	}
-	return u
 }
 
 // changeOf returns what happens to a live object; then is nil if that is unknown.

@@ -71,7 +71,7 @@ func (r *Releases) getRelease(ctx context.Context, key runnerapi.Key) (runnerapi
 	if len(history) == 0 {
 		return r.coming(key, h)
 	}
-	d, err := r.driverFor(ctx, key.Namespace, readingOf(ctx))
+	d, err := r.driverFor(ctx, key.Namespace, readingOf(ctx, key.Namespace))
 	if err != nil {
 		return runnerapi.Release{}, err
 	}
@@ -154,7 +154,7 @@ func (r *Releases) shown(ctx context.Context, c *clients, namespace string, at r
 	if err := ctx.Err(); err != nil {
 		return runnerapi.Release{}, err
 	}
-	d, err := r.driverFor(ctx, namespace, readingOf(ctx))
+	d, err := r.driverFor(ctx, namespace, readingOf(ctx, namespace))
 	if err != nil {
 		return runnerapi.Release{}, err
 	}

@@ -2,6 +2,7 @@ package helm
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"helm.sh/helm/v4/pkg/action"
@@ -88,10 +89,12 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 	if pl.rendered, err = p.render(cfg, looking, archive, pl.values); err != nil {
 		return nil, err
 	}
-	p.chart = pl.intent(p.spec.Chart)
 	p.hold.Shrink(changing + pl.size)
 	refused, err := p.look(pl.objects)
 	if err != nil {
+		return nil, err
+	}
+	if err := p.wayBack(); err != nil {
 		return nil, err
 	}
 	p.lock.say("comparing the chart with the cluster")
@@ -101,6 +104,26 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 	gone, err := p.goes(cluster, pl.objects)
 	pl.changes = append(pl.changes, gone...)
 	return pl, err
+}
+
+// wayBack asks whether an upgrade may return to the revision that is there, by whose chart's name
+// and version alone it is known.
+func (p *put) wayBack() error {
+	now := p.current()
+	if !p.spec.RollbackOnFailure || p.opts.Admit == nil || p.installs() || now == nil {
+		return nil
+	}
+	had, err := one(p.store.Driver, *now)
+	if err != nil {
+		return err
+	}
+	err = p.opts.Admit(keptChart(had), nil)
+	if refused, ok := errors.AsType[*problem.Error](err); ok {
+		q := *refused.WithField("rollbackOnFailure")
+		q.Fix = "deploy it without --rollback-on-failure"
+		return &q
+	}
+	return err
 }
 
 // events returns those of the hooks that a deploy runs.
@@ -136,6 +159,7 @@ func (p *put) render(cfg *action.Configuration, looking *getter, archive []byte,
 	cfg.Capabilities = caps
 	r := renderer{Process: p.Releases.opts.Render, key: p.key, revision: p.next(), upgrade: !p.installs(), spec: p.spec, caps: caps}
 	r.Reserved = true
+	r.Read = func(c render.Identity) { p.chart = chartIntent(c, p.spec.Chart) }
 	r.Lookup = func(ctx context.Context, q render.Question) ([]byte, error) {
 		return looking.lookup(ctx, q, p.admit(p.opts))
 	}

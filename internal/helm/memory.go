@@ -26,7 +26,7 @@ const (
 // reserve waits until there is memory for a command.
 func (s *session) reserve(ctx context.Context, bytes int64) error {
 	s.lock.say("waiting for memory")
-	hold, err := memory.Acquire(ctx, s.lock.operation().Command+" of release "+s.key.Name, bytes)
+	hold, err := memory.Acquire(ctx, s.key.Namespace, s.lock.operation().Command+" of release "+s.key.Name, bytes)
 	s.hold = hold
 	return err
 }
@@ -35,7 +35,7 @@ func (s *session) reserve(ctx context.Context, bytes int64) error {
 // reserved memory and after it has released it, as work for itself.
 func (s *session) read(bytes int64) (done func(), err error) {
 	if !s.hold.Holds() {
-		return readingOf(s.ctx)(bytes)
+		return readingOf(s.ctx, s.key.Namespace)(bytes)
 	}
 	before, err := s.hold.Grow(bytes)
 	if err != nil {
@@ -45,9 +45,9 @@ func (s *session) read(bytes int64) (done func(), err error) {
 }
 
 // readingOf admits the reading of revisions by what is not a command.
-func readingOf(ctx context.Context) stored.Admit {
+func readingOf(ctx context.Context, namespace string) stored.Admit {
 	return func(bytes int64) (done func(), err error) {
-		hold, err := memory.Acquire(ctx, "reading a revision of a release", bytes)
+		hold, err := memory.Acquire(ctx, namespace, "reading a revision of a release", bytes)
 		if err != nil {
 			return nil, err
 		}

@@ -24,7 +24,7 @@ import (
 type object struct {
 	*unstructured.Unstructured
 	source string // template
-	hook   string // when it is created, for a hook; crd for what comes ahead of everything
+	hook   string // when it is created, for a hook; definition for what comes ahead of everything
 	at     func() string
 
 	warnings []string // list entries that were left out
@@ -79,6 +79,9 @@ func parseObjects(source, text, hook string) ([]*object, error) {
 		}
 	}
 }
+
+// definition marks the objects of a chart's folder crds.
+const definition = "crd"
 
 // String returns the object's name for messages.
 func (o *object) String() string { return o.GetKind() + " " + o.GetName() }

@@ -58,6 +58,7 @@ func (r *Releases) Preview(ctx context.Context, key runnerapi.Key, spec runnerap
 	}
 	p := Preview{}
 	do := renderer{Process: r.opts.Render, key: key, revision: 1, spec: spec, caps: caps}
+	do.Read = func(c render.Identity) { p.Chart = *chartIntent(c, spec.Chart) }
 	do.Lookup = func(_ context.Context, q render.Question) ([]byte, error) {
 		p.looksUp(denylist.Kind(schema.FromAPIVersionAndKind(q.APIVersion, q.Kind)))
 		return nil, nil
@@ -66,7 +67,6 @@ func (r *Releases) Preview(ctx context.Context, key runnerapi.Key, spec runnerap
 	if err != nil {
 		return Preview{}, err
 	}
-	p.Chart = *out.intent(spec.Chart)
 	err = p.add(out.objects, r.limits(key.Namespace), g.Mapper)
 	return p, err
 }

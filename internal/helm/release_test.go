@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -154,6 +156,82 @@ metadata: {name: {{ .Release.Name }}-hook, annotations: {helm.sh/hook: "pre-inst
 	refused := problemOf(t, err)
 	assert.Equal(t, problem.Conflict, refused.Code)
 	assert.Contains(t, refused.Fix, "kubectl delete configmap stays-hook -n production")
+}
+
+// TestHelmRelease_HookOfAnotherName: Helm itself would replace what has a hook's name.
+func TestHelmRelease_HookOfAnotherName(t *testing.T) {
+	env, r := releases(t, "grabs")
+	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "theirs"}, Data: map[string]string{"a": "b"}}
+	require.NoError(t, env.Client.Create(t.Context(), theirs))
+	t.Cleanup(func() { assert.NoError(t, env.Client.Delete(context.Background(), theirs)) })
+	intact := func() {
+		t.Helper()
+		require.NoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
+		assert.Equal(t, map[string]string{"a": "b"}, theirs.Data)
+	}
+	grab := func(event, policy, name string) runnerapi.ReleaseSpec {
+		return of(pack(t, map[string]string{"templates/hook.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
+			"metadata: {name: " + name + ", annotations: {helm.sh/hook: " + event + policy + "}}\ndata: {a: grabbed}\n"}), nil)
+	}
+	for _, event := range []string{"pre-install", "pre-delete"} {
+		_, err := r.Deploy(t.Context(), key("grabs"), grab(event, "", "theirs"), byTest)
+		assert.Equal(t, problem.Conflict, problemOf(t, err).Code, event)
+		intact()
+	}
+	for _, policy := range []string{"", ", helm.sh/hook-delete-policy: hook-succeeded"} { // made by others since
+		require.NoError(t, env.Client.Delete(t.Context(), theirs))
+		require.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "grabs", grab("pre-delete", policy, "theirs")).Status)
+		theirs.ResourceVersion, theirs.UID = "", ""
+		require.NoError(t, env.Client.Create(t.Context(), theirs))
+		_, err := r.Delete(t.Context(), key("grabs"), byTest)
+		require.NoError(t, err)
+		release := outcome(t, r, "grabs")
+		assert.Equal(t, runnerapi.ReleaseFailed, release.Status)
+		assert.Contains(t, release.Description, "not this release's")
+		intact()
+	}
+}
+
+// TestUninstall_AsksAboutHooks: what a release makes at its end is the policy's to allow, too.
+func TestUninstall_AsksAboutHooks(t *testing.T) {
+	_, r := releases(t, "ends")
+	hook := of(pack(t, map[string]string{"templates/hook.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ends, annotations: {helm.sh/hook: post-delete}}\n"}), nil)
+	require.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "ends", hook).Status)
+	opts := byTest
+	opts.Admit = func(_ *runnerapi.ChartIntent, objects []runnerapi.ObjectIntent) error {
+		if len(objects) > 0 && objects[0].Kind == "ConfigMap" {
+			return runnerapi.PolicyDenied("have kinds changed", "no ConfigMap")
+		}
+		return nil
+	}
+	_, err := r.Delete(t.Context(), key("ends"), opts)
+	refused := problemOf(t, err)
+	assert.Equal(t, runnerapi.CodePolicyDenied, refused.Code)
+	assert.Contains(t, refused.Detail, "a hook of its end cannot be run: ")
+	_, err = r.Delete(t.Context(), key("ends"), byTest)
+	require.NoError(t, err)
+}
+
+// TestHelmRelease_WayBackAsked: a return to the revision before is a deploy of its chart.
+func TestHelmRelease_WayBackAsked(t *testing.T) {
+	_, r := releases(t, "returns")
+	deploy(t, r, "returns", of(guide(t), nil))
+	opts := byTest
+	opts.Admit = func(chart *runnerapi.ChartIntent, _ []runnerapi.ObjectIntent) error {
+		if chart == nil || chart.Digest == "" {
+			return runnerapi.PolicyDenied("deploy the chart again", "no chart without its digest")
+		}
+		return nil
+	}
+	spec := of(guide(t), nil)
+	spec.RollbackOnFailure = true
+	_, err := r.Deploy(t.Context(), key("returns"), spec, opts)
+	refused := problemOf(t, err)
+	assert.Equal(t, "rollbackOnFailure", refused.Field)
+	spec.RollbackOnFailure = false
+	_, err = r.Deploy(t.Context(), key("returns"), spec, opts)
+	require.NoError(t, err)
+	outcome(t, r, "returns")
 }
 
 func TestHelmRelease_RemovedWhileRead(t *testing.T) {

@@ -162,8 +162,9 @@ func (c *cluster) spare(original, target kube.ResourceList) (kube.ResourceList, 
 	return mine, failed
 }
 
-// removal refuses a release whose deletion hooks may not be created.
-func (l limits) removal(r *release.Release) error {
+// ending refuses a release whose deletion hooks may not be created.
+func (c *cluster) ending(r *release.Release) error {
+	var all []*object
 	for _, h := range r.Hooks {
 		if !slices.Contains(h.Events, release.HookPreDelete) && !slices.Contains(h.Events, release.HookPostDelete) {
 			continue
@@ -172,14 +173,11 @@ func (l limits) removal(r *release.Release) error {
 		if err != nil {
 			return err
 		}
-		for _, o := range objects {
-			p := &problem.Error{}
-			if err := l.check(o); errors.As(err, &p) {
-				return problem.Errorf(p.Code, "the owner of the cluster can do it with helm. Nothing was changed", "a hook of its end cannot be run: %s", p.Detail)
-			} else if err != nil {
-				return err
-			}
-		}
+		all = append(all, objects...)
 	}
-	return nil
+	err := c.permitted(all)
+	if p, ok := errors.AsType[*problem.Error](err); ok {
+		return problem.Errorf(p.Code, "the owner of the cluster can do it with helm. Nothing was changed", "a hook of its end cannot be run: %s", p.Detail)
+	}
+	return err
 }

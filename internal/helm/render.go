@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"al.essio.dev/pkg/shellescape"
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/common"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
@@ -27,20 +28,19 @@ type rendered struct {
 	// literal is a chart of what the templates became: what Helm renders of it is that.
 	literal *chart.Chart
 	objects []*object
-	size    int64  // in memory, in bytes
-	digest  string // of the chart's files
+	size    int64 // in memory, in bytes
 }
 
-// intent identifies the chart for the policy.
-func (r *rendered) intent(from runnerapi.ChartSource) *runnerapi.ChartIntent {
-	m, source := r.chart.Metadata, "--chart FILE"
+// chartIntent identifies a chart for the policy.
+func chartIntent(c render.Identity, from runnerapi.ChartSource) *runnerapi.ChartIntent {
+	quote, source := shellescape.Quote, "--chart FILE"
 	switch {
 	case from.OCI != "":
-		source = "--chart " + from.OCI + " --version " + m.Version
+		source = "--chart " + quote(from.OCI) + " --version " + quote(c.Version)
 	case from.Repository != "":
-		source = "--chart " + from.Name + " --repo " + from.Repository + " --version " + m.Version
+		source = "--chart " + quote(from.Name) + " --repo " + quote(from.Repository) + " --version " + quote(c.Version)
 	}
-	return &runnerapi.ChartIntent{Name: m.Name, Version: m.Version, Digest: r.digest, Source: source}
+	return &runnerapi.ChartIntent{Name: c.Name, Version: c.Version, Digest: c.Digest, Source: source}
 }
 
 // capabilities returns what charts ask about the cluster.
@@ -117,7 +117,7 @@ func unrendered(err error, refused *problem.Error) error {
 // taken returns what the process made of a chart. What a chart that looked something up became is
 // not quoted.
 func taken(out render.Result) (*rendered, error) {
-	r := &rendered{chart: &chart.Chart{}, digest: out.Digest, size: sizeOf(out)}
+	r := &rendered{chart: &chart.Chart{}, size: sizeOf(out)}
 	if err := json.Unmarshal(out.Chart, r.chart); err != nil {
 		return nil, fmt.Errorf("read the chart: %w", err)
 	}
@@ -150,7 +150,7 @@ func taken(out render.Result) (*rendered, error) {
 func objectsOf(crds []render.Text, files map[string]string) ([]*object, error) {
 	var all []*object
 	for _, crd := range crds {
-		found, err := parseObjects(crd.Name, string(crd.Body), "crd")
+		found, err := parseObjects(crd.Name, string(crd.Body), definition)
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/release/common"
+	release "helm.sh/helm/v4/pkg/release/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -75,14 +76,20 @@ func (s *session) target(revision int, opts runnerapi.ReleaseOptions) (record, [
 			return record{}, nil, err
 		}
 	}
-	if m := rel.Chart.Metadata; m != nil {
-		s.chart = &runnerapi.ChartIntent{Name: m.Name, Version: m.Version}
-	}
+	s.chart = keptChart(rel)
 	in, err := objectIntents(objects)
 	if admit := s.admit(opts); err == nil && admit != nil {
 		err = admit(in)
 	}
 	return at, objects, err
+}
+
+// keptChart identifies a revision's chart for the policy. Its digest is not kept.
+func keptChart(r *release.Release) *runnerapi.ChartIntent {
+	if r.Chart == nil || r.Chart.Metadata == nil {
+		return nil
+	}
+	return &runnerapi.ChartIntent{Name: r.Chart.Metadata.Name, Version: r.Chart.Metadata.Version}
 }
 
 // undoes returns what the rollback removes: Helm starts from the newest revision, failed or not.

@@ -39,6 +39,7 @@ type session struct {
 	hold    *memory.Hold
 	history []record // as it was when the lock was taken, the newest first
 	store   *store
+	deletes bool                   // the command is an uninstall that has begun
 	chart   *runnerapi.ChartIntent // that the command deploys; nil until it is rendered
 
 	ctx    context.Context // of the work: ends with the time limit, the lock and the agent
@@ -157,7 +158,8 @@ func (s *session) fail(r record, why string) error {
 	return kubeproblem.From(s.store.Update(r.key, rel), "noting that a revision failed")
 }
 
-// settle leaves no revision pending after the command: Helm does so in some cases.
+// settle leaves no revision pending after the command: Helm does so in some cases. A failed hook
+// before the uninstall is in no revision of Helm's.
 func (s *session) settle(why error) {
 	if why == nil || s.store.fence.Err() != nil {
 		return
@@ -165,7 +167,7 @@ func (s *session) settle(why error) {
 	ctx, cancel := context.WithTimeout(s.store.fence, settleTimeout)
 	defer cancel()
 	now, err := records(ctx, s.clients, s.key.Namespace, s.key.Name)
-	if err == nil && len(now) > 0 && now[0].pending() {
+	if err == nil && len(now) > 0 && (now[0].pending() || s.deletes && now[0].status != common.StatusFailed) {
 		err = s.fail(now[0], why.Error())
 	}
 	if err != nil {

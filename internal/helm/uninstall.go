@@ -42,13 +42,13 @@ func (r *Releases) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi
 		defer s.close()
 		defer context.AfterFunc(ctx, func() { s.cancel(ctx.Err()) })()
 		was.Description = "dry run: nothing was changed"
-		_, cluster, _, err := s.configuration(nil)
+		_, cluster, _, err := s.configuration(s.admit(opts))
 		if err == nil {
 			was.Objects, err = s.ends(cluster, last)
 		}
 		return was, err
 	}
-	release, err := s.work(ctx, 3*runnerapi.DefaultReleaseTimeout+overhead, func() error { return s.uninstall(last) })
+	release, err := s.work(ctx, 3*runnerapi.DefaultReleaseTimeout+overhead, func() error { return s.uninstall(last, opts) })
 	if problem.Is(err, problem.NotFound) && s.hasBegun() {
 		return was.Uninstalled(), nil // already done
 	}
@@ -58,15 +58,15 @@ func (r *Releases) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi
 // ends returns what uninstalling removes.
 func (s *session) ends(c *cluster, last *release.Release) ([]runnerapi.ReleaseObject, error) {
 	c.removes = true
-	if err := s.limits().removal(last); err != nil {
+	if err := c.ending(last); err != nil {
 		return nil, err
 	}
 	return c.remove(last, nil)
 }
 
-func (s *session) uninstall(last *release.Release) error {
+func (s *session) uninstall(last *release.Release, opts runnerapi.ReleaseOptions) error {
 	s.lock.say("uninstalling")
-	cfg, cluster, _, err := s.configuration(nil)
+	cfg, cluster, _, err := s.configuration(s.admit(opts))
 	if err != nil {
 		return err
 	}
@@ -76,6 +76,7 @@ func (s *session) uninstall(last *release.Release) error {
 	// What is left keeps the release: neither hooks of its end run, nor does its history go.
 	cluster.held = func() error { return cmp.Or(s.lock.stands(), cluster.remains()) }
 	s.store.remains = cluster.remains
+	s.deletes = true
 	s.store.begin() // from here on the release shows the progress
 	do := action.NewUninstall(cfg)
 	do.WaitStrategy, do.Timeout, do.DeletionPropagation = kube.LegacyStrategy, s.opts.GoneWait, "foreground"

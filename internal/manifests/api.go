@@ -16,7 +16,7 @@ var _ backend.Manifests = API{}
 
 // Apply implements backend.Manifests. The set's objects are in memory until they are applied.
 func (a API) Apply(ctx context.Context, set runnerapi.Key, text []byte, opts runnerapi.ApplyOptions) (Result, error) {
-	hold, err := memory.Acquire(ctx, "set "+set.String(), limits.Memory(text))
+	hold, err := memory.Acquire(ctx, set.Namespace, "set "+set.String(), limits.Memory(text))
 	if err != nil {
 		return Result{}, err
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cgroup"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -31,6 +32,9 @@ const (
 	// givenBack is the size from which memory is returned to the system when work ends: Go would
 	// return it within minutes.
 	givenBack = 16 << 20
+	// ofOwner is how many pieces of one owner's large work are done, or wait in line, at a time. Its
+	// others wait beside the line, where they hold up nobody else.
+	ofOwner = 2
 	// patience bounds how long work waits for memory: less than a call may take.
 	patience = 20 * time.Second
 	// look is how often work that waits measures again: memory that no work reserved becomes free
@@ -38,7 +42,8 @@ const (
 	look = time.Second
 )
 
-// Gate admits work. Large work is admitted in the order in which it came. Small work does not queue
+// Gate admits work. Large work is admitted in the order in which it came, of
+// one owner a little at a time. Small work does not queue
 // behind it, and has a part of the memory for itself.
 type Gate struct {
 	measure  func() (m cgroup.Memory, limited bool)
@@ -47,6 +52,7 @@ type Gate struct {
 	small    int64               // bytes of the largest small work
 	smalls   *semaphore.Weighted // bytes of all small work
 
+	owners  *limit.Shares
 	line    chan struct{} // held by the first in line
 	changed chan struct{} // work has ended
 
@@ -57,7 +63,7 @@ type Gate struct {
 
 // New returns a gate for a process whose control group is measured by measure.
 func New(measure func() (cgroup.Memory, bool)) *Gate {
-	g := &Gate{measure: measure, giveBack: debug.FreeOSMemory, patience: patience, line: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	g := &Gate{measure: measure, giveBack: debug.FreeOSMemory, patience: patience, owners: limit.NewShares(math.MaxInt, ofOwner), line: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 	all := keptOf(g.limit()) / 2
 	g.small, g.smalls = min(all, mostSmall), semaphore.NewWeighted(all)
 	return g
@@ -69,15 +75,15 @@ var process = sync.OnceValue(func() *Gate {
 })
 
 // Acquire is Gate.Acquire of this process' gate.
-func Acquire(ctx context.Context, work string, bytes int64) (*Hold, error) {
-	return process().Acquire(ctx, work, bytes)
+func Acquire(ctx context.Context, owner, work string, bytes int64) (*Hold, error) {
+	return process().Acquire(ctx, owner, work, bytes)
 }
 
 // Acquire waits until work that takes so many bytes fits. It refuses what can never fit, and what
-// does not fit in time, with an error for the sender of a command. work names it in errors:
-// "rendering a chart". The caller releases the hold. Work that has a hold must not wait for another
-// one; see Hold.Grow.
-func (g *Gate) Acquire(ctx context.Context, work string, bytes int64) (*Hold, error) {
+// does not fit in time, with an error for the sender of a command. owner is for whom it is done: a
+// namespace, or empty for the agent itself. work names it in errors: "rendering a chart". The caller
+// releases the hold. Work that has a hold must not wait for another one; see Hold.Grow.
+func (g *Gate) Acquire(ctx context.Context, owner, work string, bytes int64) (*Hold, error) {
 	limit := g.limit()
 	if bytes > limit-keptOf(limit) {
 		return nil, problem.Errorf(problem.TooLarge, "make it smaller, or give the agent more memory (resources.limits.memory and goMemLimit)",
@@ -91,6 +97,24 @@ func (g *Gate) Acquire(ctx context.Context, work string, bytes int64) (*Hold, er
 		}
 		return &Hold{gate: g, work: work, bytes: bytes, small: true}, nil
 	}
+	leave := func() {}
+	if owner != "" {
+		var ok bool
+		if leave, ok = g.owners.Wait(waiting, owner); !ok {
+			return nil, g.refuse(ctx, work, bytes)
+		}
+	}
+	hold, err := g.large(ctx, waiting, work, bytes)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	hold.leave = leave
+	return hold, nil
+}
+
+// large admits large work, in order.
+func (g *Gate) large(ctx, waiting context.Context, work string, bytes int64) (*Hold, error) {
 	select {
 	case g.line <- struct{}{}: // Go admits senders in their order
 	case <-waiting.Done():

@@ -28,7 +28,7 @@ func (g *group) measure() (cgroup.Memory, bool) {
 }
 
 func TestAcquire_RefusesWhatNeverFits(t *testing.T) {
-	_, err := memory.New((&group{}).measure).Acquire(t.Context(), "rendering a chart", 145<<20)
+	_, err := memory.New((&group{}).measure).Acquire(t.Context(), "", "rendering a chart", 145<<20)
 	refused := problemtest.Of(t, err)
 	assert.Equal(t, problem.TooLarge, refused.Code)
 	assert.Equal(t, "rendering a chart takes up to 145 MiB of memory; of its limit of 160 MiB the agent gives at most 144 MiB to one command", refused.Detail)
@@ -40,11 +40,11 @@ func TestAcquire_RefusesWhatDoesNotFitInTime(t *testing.T) {
 		of := &group{}
 		of.used.Store(50 << 20)
 		g := memory.New(of.measure)
-		first, err := g.Acquire(t.Context(), "one", 60<<20)
+		first, err := g.Acquire(t.Context(), "", "one", 60<<20)
 		require.NoError(t, err)
 		defer first.Release()
 		began := time.Now()
-		_, err = g.Acquire(t.Context(), "another", 35<<20)
+		_, err = g.Acquire(t.Context(), "", "another", 35<<20)
 		refused := problemtest.Of(t, err)
 		assert.Equal(t, 20*time.Second, time.Since(began))
 		assert.Equal(t, problem.Unavailable, refused.Code)
@@ -53,7 +53,7 @@ func TestAcquire_RefusesWhatDoesNotFitInTime(t *testing.T) {
 
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(errors.New("the caller left")) })
-		_, err = g.Acquire(ctx, "a third", 35<<20)
+		_, err = g.Acquire(ctx, "", "a third", 35<<20)
 		assert.ErrorContains(t, err, "the caller left")
 	})
 }
@@ -61,13 +61,13 @@ func TestAcquire_RefusesWhatDoesNotFitInTime(t *testing.T) {
 func TestAcquire_InOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := memory.New((&group{}).measure)
-		hold, err := g.Acquire(t.Context(), "first", 130<<20)
+		hold, err := g.Acquire(t.Context(), "", "first", 130<<20)
 		require.NoError(t, err)
 		admitted := make(chan int, 2)
 		var others sync.WaitGroup
-		for i, bytes := range []int64{100 << 20, 11 << 20} { // the last one would fit into what is left
+		for i, bytes := range []int64{140 << 20, 11 << 20} { // the last one would fit into what is left
 			others.Go(func() {
-				h, err := g.Acquire(t.Context(), fmt.Sprint(i), bytes)
+				h, err := g.Acquire(t.Context(), "", fmt.Sprint(i), bytes)
 				assert.NoError(t, err)
 				admitted <- i
 				h.Release()
@@ -82,6 +82,29 @@ func TestAcquire_InOrder(t *testing.T) {
 	})
 }
 
+// TestAcquire_SharesByOwner: an owner with much work leaves room in the line for others.
+func TestAcquire_SharesByOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := memory.New((&group{}).measure)
+		var greedy sync.WaitGroup
+		for range 5 {
+			greedy.Go(func() {
+				if h, err := g.Acquire(t.Context(), "greedy", "work", 70<<20); err == nil {
+					time.Sleep(19 * time.Second)
+					h.Release()
+				}
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		hold, err := g.Acquire(t.Context(), "modest", "work", 70<<20)
+		require.NoError(t, err)
+		assert.Equal(t, 19*time.Second, time.Since(began), "it waits for the two that came before it alone")
+		hold.Release()
+		greedy.Wait()
+	})
+}
+
 // TestAcquire_MeasuresAgain: memory that no work reserved becomes free without notice.
 func TestAcquire_MeasuresAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -89,7 +112,7 @@ func TestAcquire_MeasuresAgain(t *testing.T) {
 		of.used.Store(100 << 20)
 		time.AfterFunc(5*time.Second, func() { of.used.Store(30 << 20) })
 		began := time.Now()
-		hold, err := memory.New(of.measure).Acquire(t.Context(), "large", 100<<20)
+		hold, err := memory.New(of.measure).Acquire(t.Context(), "", "large", 100<<20)
 		require.NoError(t, err)
 		assert.LessOrEqual(t, time.Since(began), 6*time.Second)
 		hold.Release()
@@ -99,17 +122,17 @@ func TestAcquire_MeasuresAgain(t *testing.T) {
 func TestAcquire_SmallWorkDoesNotQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := memory.New((&group{}).measure)
-		large, err := g.Acquire(t.Context(), "large", 140<<20)
+		large, err := g.Acquire(t.Context(), "", "large", 140<<20)
 		require.NoError(t, err)
 		defer large.Release()
-		small, err := g.Acquire(t.Context(), "small", 6<<20)
+		small, err := g.Acquire(t.Context(), "", "small", 6<<20)
 		require.NoError(t, err)
-		_, err = g.Acquire(t.Context(), "small", 6<<20)
+		_, err = g.Acquire(t.Context(), "", "small", 6<<20)
 		assert.Equal(t, problem.Unavailable, problemtest.Of(t, err).Code, "all small work has a bound, too")
 		_, err = small.Grow(5 << 20)
 		assert.Equal(t, problem.Unavailable, problemtest.Of(t, err).Code)
 		small.Release()
-		small, err = g.Acquire(t.Context(), "small", 6<<20)
+		small, err = g.Acquire(t.Context(), "", "small", 6<<20)
 		require.NoError(t, err)
 		small.Release()
 	})
@@ -117,7 +140,7 @@ func TestAcquire_SmallWorkDoesNotQueue(t *testing.T) {
 
 func TestHold_GrowsAndShrinks(t *testing.T) {
 	g := memory.New((&group{}).measure)
-	hold, err := g.Acquire(t.Context(), "work", 100<<20)
+	hold, err := g.Acquire(t.Context(), "", "work", 100<<20)
 	require.NoError(t, err)
 	before, err := hold.Grow(30 << 20)
 	require.NoError(t, err)
@@ -125,14 +148,14 @@ func TestHold_GrowsAndShrinks(t *testing.T) {
 	_, err = hold.Grow(15 << 20)
 	assert.Equal(t, problem.Unavailable, problemtest.Of(t, err).Code, "it does not wait for itself")
 	hold.Shrink(20 << 20)
-	other, err := g.Acquire(t.Context(), "another", 120<<20)
+	other, err := g.Acquire(t.Context(), "", "another", 120<<20)
 	require.NoError(t, err)
 	other.Release()
 	assert.True(t, hold.Holds())
 	hold.Release()
 	hold.Release()
 	assert.False(t, hold.Holds())
-	all, err := g.Acquire(t.Context(), "all", 140<<20)
+	all, err := g.Acquire(t.Context(), "", "all", 140<<20)
 	require.NoError(t, err, "nothing is returned twice")
 	all.Release()
 	var none *memory.Hold
@@ -142,7 +165,7 @@ func TestHold_GrowsAndShrinks(t *testing.T) {
 
 func TestAcquire_WithoutLimit(t *testing.T) {
 	g := memory.New(func() (cgroup.Memory, bool) { return cgroup.Memory{}, false })
-	hold, err := g.Acquire(t.Context(), "work", 448<<20)
+	hold, err := g.Acquire(t.Context(), "", "work", 448<<20)
 	require.NoError(t, err)
 	defer hold.Release()
 	_, err = hold.Grow(65 << 20)

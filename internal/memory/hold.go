@@ -7,7 +7,8 @@ type Hold struct {
 	gate  *Gate
 	work  string
 	small bool
-	bytes int64 // guarded by gate.mu
+	bytes int64  // guarded by gate.mu
+	leave func() // for others of the same owner; nil for small work
 }
 
 // Grow reserves more for large work, for a part of it whose size was unknown before, and returns to
@@ -45,6 +46,9 @@ func (h *Hold) Shrink(to int64) {
 	g.mu.Lock()
 	g.reserved -= less
 	g.mu.Unlock()
+	if to == 0 {
+		h.leave()
+	}
 	select {
 	case g.changed <- struct{}{}:
 	default: // the next in line looks already

@@ -28,8 +28,7 @@ func (r Rule) release(i runnerapi.Intent) bool {
 
 // chart checks the chart that a command deploys.
 func (r ruling) chart(i runnerapi.Intent) error {
-	made := slices.ContainsFunc(i.Objects, func(o runnerapi.ObjectIntent) bool { return !o.LookedUp })
-	if r.Charts == nil || !slices.Contains(chartCommands, i.Command) || i.Chart == nil && !made {
+	if r.Charts == nil || !slices.Contains(chartCommands, i.Command) || i.Chart == nil && len(i.Objects) == 0 {
 		return nil
 	}
 	is := runnerapi.ChartIntent{}
@@ -53,11 +52,15 @@ func (r ruling) chart(i runnerapi.Intent) error {
 	return r.orAllowChart(r.refuse("chart", "charts", "allows the chart %s, not %s", orNone(allowed, "no chart"), what))
 }
 
+// inCluster are kinds that grant rights in the whole cluster. A rule names them, or does not allow
+// them: the rights that the owner gave the agent for one release are not for others.
+var inCluster = []string{"ClusterRole.rbac.authorization.k8s.io", "ClusterRoleBinding.rbac.authorization.k8s.io"}
+
 // kind reports whether the rule allows an object of that kind and name.
 func (r Rule) kind(o runnerapi.ObjectIntent) bool {
 	return slices.ContainsFunc(r.Kinds, func(entry string) bool {
 		kind, name, one := strings.Cut(entry, "/")
-		return kind == anything || strings.EqualFold(kind, o.Kind) && (!one || name == o.Name && name != "")
+		return kind == anything && !slices.Contains(inCluster, o.Kind) || strings.EqualFold(kind, o.Kind) && (!one || name == o.Name && name != "")
 	})
 }
 
@@ -85,6 +88,7 @@ var (
 	chartName   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 	chartDigest = regexp.MustCompile(`^h1:[A-Za-z0-9+/]{43}=$`)
 	objectKind  = regexp.MustCompile(`^[A-Za-z0-9.-]+/[^/\s*]+$`)
+	rightDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
 // charts checks what a rule has about charts.
@@ -102,6 +106,11 @@ func (c *checking) charts(at string, r Rule) {
 			c.add(field+".version", "%.100q is not one version such as 1.4.2", chart.Version)
 		case chart.Digest != "" && !chartDigest.MatchString(chart.Digest):
 			c.add(field+".digest", "%.100q is not a digest such as h1:…=, which pipeops-agent chart allow prints", chart.Digest)
+		}
+	}
+	for n, digest := range r.Rights {
+		if !rightDigest.MatchString(digest) {
+			c.add(fmt.Sprintf("%s.rights[%d]", at, n), "%.100q is not a digest such as sha256:…, which pipeops-agent chart allow prints", digest)
 		}
 	}
 	for n, kind := range r.Kinds {

@@ -43,16 +43,18 @@ func TestCharts_OneVersion(t *testing.T) {
 	chart := runnerapi.ChartIntent{Name: "kube-state-metrics", Version: "5.2.1", Digest: digest, Source: "--chart oci://registry.example.com/ksm --version 5.2.1"}
 	require.NoError(t, p.Decide(release("ksm", chart, role("ksm"), runnerapi.ObjectIntent{Kind: "Deployment.apps", Name: "a"})))
 	require.NoError(t, p.Decide(intent("ci", "get-app", "shop")), "a rule about releases is about no other call")
-	lookup := release("ksm", chart, runnerapi.ObjectIntent{Kind: "ConfigMap", LookedUp: true})
-	lookup.Chart = nil
-	require.NoError(t, p.Decide(lookup), "the chart is not known yet")
+	unknown := release("ksm", chart)
+	unknown.Chart = nil
+	require.NoError(t, p.Decide(unknown), "the chart is not known yet")
+	lookup := runnerapi.ObjectIntent{Kind: "ConfigMap", LookedUp: true}
+	require.NoError(t, p.Decide(release("ksm", chart, lookup)))
 
 	newer, other, same := chart, chart, chart
 	newer.Version, other.Name, same.Digest = "5.3.0", "grafana", "h1:bbcdefghijklmnopqrstuvwxyzabcdefghijklmnopq="
 	for says, i := range map[string]runnerapi.Intent{
 		"allows the chart kube-state-metrics 5.2.1 " + digest + ", not kube-state-metrics 5.3.0": release("ksm", newer, role("ksm")),
-		"not grafana 5.2.1":                          release("ksm", other, role("ksm")),
 		"with the digest " + same.Digest:             release("ksm", same, role("ksm")),
+		"not grafana 5.2.1":                          release("ksm", other, lookup),
 		"ClusterRole.rbac.authorization.k8s.io/evil": release("ksm", chart, role("evil")),
 		`rule "others" of the customer's policy allows objects of ConfigMap, not of ClusterRole`: release("grafana", other, role("ksm")),
 	} {

@@ -203,6 +203,9 @@ func (r ruling) object(o runnerapi.ObjectIntent) error {
 	if !r.kind(o) {
 		return inObject(r.orAllowChart(r.refuse("kind", "kinds", "allows objects of %s, not of %s", orNone(r.Kinds, "no kind"), o.Kind+r.named(o))), o)
 	}
+	if o.Rights != "" && r.Rights != nil && !slices.Contains(r.Rights, o.Rights) {
+		return inObject(r.orAllowChart(r.refuse("rules", "rights", "allows the rights that the cluster's owner saw, and %s has others (%s)", o.Kind+"/"+o.Name, o.Rights)), o)
+	}
 	return inObject(r.brought(o), o)
 }
 

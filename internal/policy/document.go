@@ -68,9 +68,13 @@ type Rule struct {
 	// MaxResources are the highest limits of a container. Each container has to have
 	// limits then.
 	MaxResources *runnerapi.ResourceAmounts `json:"maxResources,omitempty"`
-	// Kinds are those that raw manifests and charts may have: KIND or KIND.GROUP; "*" for any.
-	// KIND/NAME or KIND.GROUP/NAME is the object of that name alone.
+	// Kinds are those that raw manifests and charts may have: KIND or KIND.GROUP; "*" for any but
+	// ClusterRoles and ClusterRoleBindings. KIND/NAME or KIND.GROUP/NAME is the object of that name
+	// alone.
 	Kinds []string `json:"kinds,omitempty"`
+	// Rights are digests of the rights that roles may hold, and of the roles that bindings may bind,
+	// as pipeops-agent chart allow writes them. Absent, any that the agent may grant.
+	Rights []string `json:"rights,omitempty"`
 	// Lookups are kinds that templates of charts may look up in the release's namespace, as in
 	// Kinds. Absent, all but Secrets.
 	Lookups []string `json:"lookups,omitempty"`

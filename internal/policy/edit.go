@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -10,12 +11,18 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 )
 
-// WithRule returns a policy's text with a rule before all others, in place of one of the same name.
-// The rest of the text stays as its owner wrote it, comments too. Where the default rules are in
+// WithRule returns a policy's text with a rule before all others, in place of one of the same name,
+// from which it takes the bounds that it does not have. The rest of the text stays as its owner wrote it, comments too. Where the default rules are in
 // force, they follow. The error is of a text that is not a policy, or not written line by line.
 func WithRule(text []byte, rule Rule) ([]byte, error) {
-	text, err := WithoutRule(text, rule.Name)
+	now, err := Parse(text)
 	if err != nil {
+		return nil, err
+	}
+	if n := slices.IndexFunc(now.Rules, func(r Rule) bool { return r.Name == rule.Name }); n >= 0 {
+		rule = rule.boundedBy(now.Rules[n])
+	}
+	if text, err = WithoutRule(text, rule.Name); err != nil {
 		return nil, err
 	}
 	before, err := Parse(text)
@@ -52,6 +59,21 @@ func WithRule(text []byte, rule Rule) ([]byte, error) {
 		}
 	}
 	return confirmed(lines, append([]Rule{rule}, rules...), func() error { return byHand(item) })
+}
+
+// boundedBy returns the rule with the bounds that its owner has added to an earlier one.
+func (r Rule) boundedBy(was Rule) Rule {
+	if r.Images == nil {
+		r.Images = was.Images
+	}
+	if r.Hosts == nil {
+		r.Hosts = was.Hosts
+	}
+	if r.Approval == "" {
+		r.Approval, r.ApproveUnseen = was.Approval, was.ApproveUnseen
+	}
+	r.Public, r.MaxReplicas, r.MaxResources = cmp.Or(r.Public, was.Public), cmp.Or(r.MaxReplicas, was.MaxReplicas), cmp.Or(r.MaxResources, was.MaxResources)
+	return r
 }
 
 // WithoutRule returns a policy's text without the rule of that name, if there is one.

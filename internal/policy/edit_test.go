@@ -47,6 +47,22 @@ func TestWithRule_KeepsText(t *testing.T) {
 	}
 }
 
+// TestWithRule_KeepsBounds: the next version of a chart is bounded as the one before.
+func TestWithRule_KeepsBounds(t *testing.T) {
+	bounded := added
+	bounded.Images, bounded.MaxReplicas, bounded.Approval = []string{"registry.example.com/shop"}, new(int32(3)), "10m"
+	text, err := policy.WithRule(nil, bounded)
+	require.NoError(t, err)
+	next := added
+	next.Charts = []policy.Chart{{Name: "web", Version: "1.1.0"}}
+	text, err = policy.WithRule(text, next)
+	require.NoError(t, err)
+	doc, err := policy.Parse(text)
+	require.NoError(t, err)
+	bounded.Charts = next.Charts
+	assert.Equal(t, bounded, doc.Rules[0])
+}
+
 func TestWithRule_RefusesFlowStyle(t *testing.T) {
 	for _, text := range []string{"rules: [{name: a}]", "{rules: [{name: a}]}"} {
 		_, err := policy.WithRule([]byte(text), added)

@@ -37,8 +37,10 @@ func child(in io.Reader, out, errs io.Writer) int {
 	return 0
 }
 
-// asker answers the lookups of a job's templates, and receives their position.
+// asker answers the lookups of a job's templates, and receives which chart was read, and the
+// position.
 type asker interface {
+	read(c Identity) error
 	at(template string) error
 	lookup(q Question) ([]byte, error)
 }
@@ -64,6 +66,8 @@ func (u *upstream) tell(r Result) error {
 	r.Texts, r.CRDs = nil, nil
 	return u.out.Encode(message{Done: true, Result: r})
 }
+
+func (u *upstream) read(c Identity) error { return u.out.Encode(message{Chart: &c}) }
 
 func (u *upstream) at(template string) error { return u.out.Encode(message{At: template}) }
 

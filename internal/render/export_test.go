@@ -5,5 +5,6 @@ func Do(j Job) Result { return do(j, nobody{}) }
 
 type nobody struct{}
 
+func (nobody) read(Identity) error             { return nil }
 func (nobody) at(string) error                 { return nil }
 func (nobody) lookup(Question) ([]byte, error) { return nil, nil }

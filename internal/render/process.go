@@ -45,6 +45,8 @@ type Process struct {
 	Command []string
 	// Patience is how long each job may take; zero for the constant of that name.
 	Patience time.Duration
+	// Read, if set, is called with a Release's chart before its templates are executed.
+	Read func(c Identity)
 	// Lookup answers the lookups of a Release's templates; nil for an empty cluster.
 	Lookup Lookup
 	// Reserved is set if the caller has reserved Memory for the child (internal/memory). Run
@@ -56,13 +58,20 @@ type Process struct {
 // nil if it does not exist. The Runner sees its errors.
 type Lookup func(ctx context.Context, q Question) ([]byte, error)
 
+// Identity identifies a chart by what was read of its archive.
+type Identity struct {
+	Name, Version string
+	Digest        string // ContentDigest of the archive
+}
+
 // Question names an object, or all objects of a kind.
 type Question struct{ APIVersion, Kind, Namespace, Name string }
 
-// message is what a child sends: its position, its questions, and finally the Result. The Result's
-// texts are sent before it, one by one: a message is in memory twice while it is written, and
-// memory is scarce.
+// message is what a child sends: the chart that it read, its position, its questions, and finally
+// the Result. The Result's texts are sent before it, one by one: a message is in memory twice while
+// it is written, and memory is scarce.
 type message struct {
+	Chart  *Identity
 	At     string
 	Ask    *Question
 	Text   *Text // of Result.Texts
@@ -95,7 +104,7 @@ func (p Process) Run(ctx context.Context, j Job) (Result, error) {
 	}
 	p.Patience = cmp.Or(p.Patience, Patience)
 	if !p.Reserved {
-		hold, err := memory.Acquire(ctx, "rendering", Memory)
+		hold, err := memory.Acquire(ctx, "", "rendering", Memory)
 		if err != nil {
 			return Result{}, err
 		}
@@ -129,7 +138,7 @@ func (p Process) run(ctx context.Context, j Job) (Result, error) {
 		return Result{}, fmt.Errorf("start a process that renders: %w", err)
 	}
 	answer := &measured{out, maxAnswer}
-	d := downstream{out: gob.NewEncoder(in), in: gob.NewDecoder(answer), lookup: p.Lookup}
+	d := downstream{out: gob.NewEncoder(in), in: gob.NewDecoder(answer), read: p.Read, lookup: p.Lookup}
 	r, said := d.result(ctx, j)
 	_ = in.Close()
 	if said != nil { // its output has no reader any more
@@ -168,6 +177,7 @@ func (p Process) run(ctx context.Context, j Job) (Result, error) {
 type downstream struct {
 	out    *gob.Encoder
 	in     *gob.Decoder
+	read   func(Identity)
 	lookup Lookup
 	at     string // template
 	looked bool   // the templates received something from the cluster
@@ -188,6 +198,10 @@ func (d *downstream) result(ctx context.Context, j Job) (Result, error) {
 		case m.Done:
 			m.Result.Texts, m.Result.CRDs = texts, crds
 			return m.Result, nil
+		case m.Chart != nil:
+			if d.read != nil {
+				d.read(*m.Chart)
+			}
 		case m.Text != nil:
 			texts = append(texts, *m.Text)
 		case m.CRD != nil:

@@ -44,6 +44,9 @@ func release(j Job, ask asker) Result {
 	if failed != nil {
 		return Result{Problem: failed}
 	}
+	if err := ask.read(Identity{c.Metadata.Name, c.Metadata.Version, digest}); err != nil {
+		return wrong("report this", "%v", err)
+	}
 	values := map[string]any{}
 	if j.Values != "" {
 		if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(j.Values), &values); err != nil {
@@ -62,7 +65,7 @@ func release(j Job, ask asker) Result {
 		failed.Message = "the chart does not render: " + failed.Message
 		return Result{Problem: failed}
 	}
-	r := Result{Chart: whole, Digest: digest}
+	r := Result{Chart: whole}
 	for _, name := range slices.Sorted(maps.Keys(rendered)) {
 		r.Texts = append(r.Texts, Text{name, []byte(rendered[name])})
 	}

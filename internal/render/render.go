@@ -71,8 +71,6 @@ type Result struct {
 	// Of a Release.
 	CRDs  []Text
 	Chart []byte // the chart without those that it depends on, as Helm keeps it, in JSON
-	// Digest is ContentDigest of the archive.
-	Digest string
 
 	// Looked is set where the templates were given objects of the cluster.
 	Looked bool

@@ -101,7 +101,7 @@ func (a *applier) allowed(o *object, i runnerapi.Intent) error {
 
 // remote returns the repository, with the credentials of the Secret that the spec names.
 func (a *applier) remote(ctx context.Context, o *object) (git.Remote, error) {
-	r := git.Remote{URL: o.Spec.URL, Proxy: a.Proxy, Guard: a.Guard}
+	r := git.Remote{URL: o.Spec.URL, Owner: o.Namespace, Proxy: a.Proxy, Guard: a.Guard}
 	if o.Spec.Credentials == "" {
 		return r, nil
 	}
@@ -213,7 +213,7 @@ func (a *applier) bringManifests(ctx context.Context, o *object, commit string, 
 	}
 	// The files are sent to the child, beside which they stay in memory. Its memory becomes the
 	// agent's when it has ended: for the objects of what it rendered.
-	hold, err := memory.Acquire(ctx, "source "+o.key().String(), render.Memory+files.Size())
+	hold, err := memory.Acquire(ctx, o.Namespace, "source "+o.key().String(), render.Memory+files.Size())
 	if err != nil {
 		return 0, err
 	}

@@ -25,7 +25,7 @@ const (
 	agentName = "shop"
 	runner    = "pressure"
 	// policy lets the Runner do what the tests do.
-	policy = "rules: [{name: all, commands: ['*', apply-manifests, delete-set, put-release, rollback-release, delete-release, put-source], kinds: ['*']}]"
+	policy = "rules: [{name: all, commands: ['*', apply-manifests, delete-set, put-release, rollback-release, delete-release, put-source], kinds: ['*', ClusterRole.rbac.authorization.k8s.io, ClusterRoleBinding.rbac.authorization.k8s.io]}]"
 )
 
 // sys is the system of all tests.

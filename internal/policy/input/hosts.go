@@ -23,9 +23,9 @@ var hostFields = map[string][]string{
 	"HTTPRoute.gateway.networking.k8s.io": {"spec.?hostnames[]"},
 	"GRPCRoute.gateway.networking.k8s.io": {"spec.?hostnames[]"},
 	"TLSRoute.gateway.networking.k8s.io":  {"spec.?hostnames[]"},
-	"Gateway.gateway.networking.k8s.io":   {"spec.listeners[].?hostname"},
-	"Route.route.openshift.io":            {"spec.host"},
-	"VirtualServer.k8s.nginx.org":         {"spec.?host"},
+	"Gateway.gateway.networking.k8s.io":   {"spec.listeners[].?hostname", "spec.any:addresses"},
+	"Route.route.openshift.io":            {"spec.host", "spec.any:wildcardPolicy"},
+	"VirtualServer.k8s.nginx.org":         {"spec.?host", "spec.tls.cert-manager.common-name"},
 	"VirtualServerRoute.k8s.nginx.org":    {"spec.?host"},
 	"TransportServer.k8s.nginx.org":       {"spec.?host"},
 	"HTTPProxy.projectcontour.io":         {"spec.virtualhost.fqdn"},
@@ -72,11 +72,11 @@ func find(at string, v any, path []string) (all []runnerapi.NameIntent) {
 	key, opaque := strings.CutPrefix(key, "any:")
 	field := strings.TrimPrefix(at+"."+key, ".")
 	below := object[key]
-	items, _ := below.([]any)
+	items, isList := below.([]any)
 	switch {
 	case match:
 		return matched(field, below)
-	case opaque && !empty(below), needed && empty(below):
+	case opaque && !empty(below), needed && empty(below), list && below != nil && !isList:
 		return []runnerapi.NameIntent{{Field: field, Name: everyHost}}
 	case list:
 		for n := range items {
@@ -89,9 +89,10 @@ func find(at string, v any, path []string) (all []runnerapi.NameIntent) {
 	return find(field, below, path[1:])
 }
 
+// empty reports whether a field is absent, or means no more than that.
 func empty(v any) bool {
 	items, list := v.([]any)
-	return v == nil || v == "" || list && len(items) == 0
+	return v == nil || v == "" || v == "None" || list && len(items) == 0
 }
 
 // leaf returns a name. Istio's may contain the namespace that it is for.

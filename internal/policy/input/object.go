@@ -79,6 +79,9 @@ func Object(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 	}
 	w.in.Hosts = hosts(denylist.Kind(gvk), u.Object)
 	w.in.Outside = append(w.in.Outside, unnamed(gvk, w.in.Hosts)...)
+	if w.err == nil {
+		w.in.Rights, w.err = rights(u)
+	}
 	return w.in, w.err
 }
 

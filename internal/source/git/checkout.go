@@ -43,7 +43,7 @@ func Checkout(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, dir s
 		return "", err
 	}
 	defer at.close()
-	pack, err := download(ctx, at.session, at.refs, at.hash, l, at.host)
+	pack, err := download(ctx, at, l)
 	if err != nil {
 		return "", err
 	}

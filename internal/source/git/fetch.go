@@ -22,8 +22,10 @@ import (
 
 // Remote is a repository and how to get at it.
 type Remote struct {
-	URL  string
-	Auth Auth
+	URL string
+	// Owner is the namespace whose memory is taken (internal/memory).
+	Owner string
+	Auth  Auth
 	// Proxy returns the proxy for HTTPS; nil means none. SSH uses none.
 	Proxy proxy.Func
 	// Guard decides to which hosts and addresses the agent connects.
@@ -65,16 +67,16 @@ func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known st
 	if at.hash.String() == known {
 		return known, nil, nil
 	}
-	// Objects are unpacked, and then files made of them.
-	hold, err := memory.Acquire(ctx, "a commit of "+at.host, l.Pack+2*l.Unpacked)
+	pack, err := reserved(ctx, r.Owner, at, l)
+	if err != nil {
+		return "", nil, err
+	}
+	// Objects are unpacked, and then files made of them. The pack is in memory already.
+	hold, err := memory.Acquire(ctx, r.Owner, "a commit of "+at.host, 2*l.Unpacked)
 	if err != nil {
 		return "", nil, err
 	}
 	defer hold.Release()
-	pack, err := download(ctx, at.session, at.refs, at.hash, l, at.host)
-	if err != nil {
-		return "", nil, err
-	}
 	return unpack(pack, at.hash, folder, l)
 }
 
@@ -160,9 +162,19 @@ func resolve(refs *packp.AdvRefs, ref runnerapi.GitRef) (plumbing.Hash, error) {
 	return plumbing.ZeroHash, failed(RefMissing, "correct ref."+kind+", or push it", "the repository has no %s %s", kind, clip(short))
 }
 
+// reserved gets a pack within the memory for it. A slow server holds up no more than that.
+func reserved(ctx context.Context, owner string, at *located, l Limits) ([]byte, error) {
+	hold, err := memory.Acquire(ctx, owner, "a commit of "+at.host, l.Pack)
+	if err != nil {
+		return nil, err
+	}
+	defer hold.Release()
+	return download(ctx, at, l)
+}
+
 // download gets the pack of one commit without its history.
-func download(ctx context.Context, s session, refs *packp.AdvRefs, want plumbing.Hash, l Limits, host string) ([]byte, error) {
-	request, err := requestFor(refs.Capabilities, want, l)
+func download(ctx context.Context, at *located, l Limits) ([]byte, error) {
+	request, err := requestFor(at.refs.Capabilities, at.hash, l)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +183,7 @@ func download(ctx context.Context, s session, refs *packp.AdvRefs, want plumbing
 		return nil, fmt.Errorf("encode the request for a pack: %w", err)
 	}
 	body.WriteString("0009done\n")
-	answer, err := s.upload(ctx, body.Bytes())
+	answer, err := at.upload(ctx, body.Bytes())
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +191,7 @@ func download(ctx context.Context, s session, refs *packp.AdvRefs, want plumbing
 	// Twice the pack is more than all that stands around it.
 	response := packp.NewUploadPackResponse(request)
 	if err := response.Decode(io.NopCloser(limited(answer, 2*l.Pack))); err != nil {
-		return nil, notGiven(ctx, err, want, host)
+		return nil, notGiven(ctx, err, at.hash, at.host)
 	}
 	var in io.Reader = response
 	if request.Capabilities.Supports(capability.Sideband64k) {
@@ -187,7 +199,7 @@ func download(ctx context.Context, s session, refs *packp.AdvRefs, want plumbing
 	}
 	pack, err := io.ReadAll(limited(in, l.Pack))
 	if err != nil {
-		return nil, notGiven(ctx, err, want, host)
+		return nil, notGiven(ctx, err, at.hash, at.host)
 	}
 	return pack, nil
 }
