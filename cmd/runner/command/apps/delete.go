@@ -6,33 +6,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
-	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // NewDelete returns the command delete.
 func NewDelete(a *cmdutil.CLI) *cobra.Command {
-	var namespace string
 	var write cmdutil.Writing
 	var wait cmdutil.Waiting
-	cmd := &cobra.Command{
+	cmd := a.Named(&cobra.Command{
 		Use:               "delete [AGENT] NAME",
 		Short:             "Delete an App and exactly what it created",
 		Long:              "Delete an App and exactly what it created, and wait until its pods are gone.",
 		Example:           "  pipeops-runner delete shop web",
-		Args:              cli.ExactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.CompleteApp,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
-				if err := t.Apps().Delete(ctx, key, write.Options()); err != nil {
-					return cmdutil.At(t, key.String(), err)
-				}
-				return a.Deleted(ctx, t, "App", key, &write, &wait, appLook(key))
-			})
-		},
-	}
-	cmdutil.NamespaceFlag(cmd, &namespace)
+	}, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key) error {
+		if err := t.Apps().Delete(ctx, key, write.Options()); err != nil {
+			return cmdutil.At(t, key.String(), err)
+		}
+		return a.Deleted(ctx, t, "App", key, &write, &wait, appLook(key))
+	})
 	wait.Add(cmd, cmdutil.DefaultWait)
 	write.AddWriting(cmd)
 	return cmd

@@ -16,27 +16,20 @@ import (
 // NewRevisions returns the command revisions.
 func NewRevisions(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
-	var namespace string
-	cmd := &cobra.Command{
+	cmd := a.Named(&cobra.Command{
 		Use:               "revisions [AGENT] NAME",
 		Short:             "List the revisions that an App can be rolled back to",
 		Long:              "List the revisions that an App can be rolled back to, each with its author, time and changes.",
 		Example:           "  pipeops-runner revisions shop web\n  pipeops-runner revisions shop web -o json",
-		Args:              cli.ExactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.CompleteApp,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
-				list, err := t.Apps().Revisions(ctx, key)
-				if err != nil {
-					return cmdutil.At(t, key.String(), err)
-				}
-				return out.Write(a.Out, runnerapi.RevisionList{Items: list}, func(w io.Writer) { revisionTable(w, list) })
-			})
-		},
-	}
+	}, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key) error {
+		list, err := t.Apps().Revisions(ctx, key)
+		if err != nil {
+			return cmdutil.At(t, key.String(), err)
+		}
+		return out.Write(a.Out, runnerapi.RevisionList{Items: list}, func(w io.Writer) { revisionTable(w, list) })
+	})
 	out.AddList(cmd)
-	cmdutil.NamespaceFlag(cmd, &namespace)
 	return cmd
 }
 

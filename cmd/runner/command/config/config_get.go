@@ -14,30 +14,23 @@ import (
 
 func newConfigGet(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
-	var namespace, only string
-	cmd := &cobra.Command{
+	var only string
+	cmd := a.Named(&cobra.Command{
 		Use:   "get [AGENT] NAME",
 		Short: "Show a config map with its values",
 		Example: `  pipeops-runner configmap get shop web-settings
   pipeops-runner configmap get shop web-settings --key settings.yaml > settings.yaml`,
-		Args:              cli.ExactArgs("AGENT", "NAME"),
-		ValidArgsFunction: a.CompleteAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
-				cm, err := t.ConfigMaps().Get(ctx, key)
-				if err != nil {
-					return cmdutil.At(t, key.String(), err)
-				}
-				if only != "" {
-					return writeValue(a.Out, cm, only)
-				}
-				return out.Write(a.Out, cm, func(w io.Writer) { configValues(w, cm) })
-			})
-		},
-	}
+	}, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key) error {
+		cm, err := t.ConfigMaps().Get(ctx, key)
+		if err != nil {
+			return cmdutil.At(t, key.String(), err)
+		}
+		if only != "" {
+			return writeValue(a.Out, cm, only)
+		}
+		return out.Write(a.Out, cm, func(w io.Writer) { configValues(w, cm) })
+	})
 	out.Add(cmd)
-	cmdutil.NamespaceFlag(cmd, &namespace)
 	cmd.Flags().StringVar(&only, "key", "", "write only the value of this key, unchanged")
 	return cmd
 }

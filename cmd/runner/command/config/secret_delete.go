@@ -1,36 +1,15 @@
 package config
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
-	"github.com/pipeops/pipeops-vm-agent/internal/cli"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
 func newSecretDelete(a *cmdutil.CLI) *cobra.Command {
-	var namespace string
-	var write cmdutil.Writing
-	cmd := &cobra.Command{
-		Use:               "delete [AGENT] NAME",
-		Short:             "Delete a secret",
-		Example:           "  pipeops-runner secret delete shop web-env",
-		Args:              cli.ExactArgs("AGENT", "NAME"),
-		ValidArgsFunction: a.CompleteAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
-				if err := t.Secrets().Delete(ctx, key, write.Options()); err != nil {
-					return cmdutil.At(t, key.String(), err)
-				}
-				a.SayDeleted("secret "+key.String(), write.DryRun)
-				return nil
-			})
-		},
-	}
-	cmdutil.NamespaceFlag(cmd, &namespace)
-	write.AddWriting(cmd)
-	return cmd
+	return a.Deletion(&cobra.Command{
+		Short:   "Delete a secret",
+		Example: "  pipeops-runner secret delete shop web-env",
+	}, "secret", func(c *client.Client) cmdutil.Deleter { return c.Secrets() })
 }

@@ -13,32 +13,24 @@ import (
 
 func newSecretGet(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
-	var namespace string
-	cmd := &cobra.Command{
-		Use:               "get [AGENT] NAME",
-		Short:             "Show a secret's keys, their sizes and a content digest",
-		Example:           "  pipeops-runner secret get shop web-env",
-		Args:              cli.ExactArgs("AGENT", "NAME"),
-		ValidArgsFunction: a.CompleteAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
-				secret, err := t.Secrets().Get(ctx, key)
-				if err != nil {
-					return cmdutil.At(t, key.String(), err)
-				}
-				return out.Write(a.Out, secret, func(w io.Writer) {
-					cli.Row(w, "Secret:", key)
-					cli.Row(w, "Type:", secret.Type)
-					cli.Row(w, "Digest:", secret.Digest)
-					for _, k := range secret.Keys {
-						cli.Row(w, "Key:", k.Key, k.Size, "bytes")
-					}
-				})
-			})
-		},
-	}
+	cmd := a.Named(&cobra.Command{
+		Use:     "get [AGENT] NAME",
+		Short:   "Show a secret's keys, their sizes and a content digest",
+		Example: "  pipeops-runner secret get shop web-env",
+	}, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key) error {
+		secret, err := t.Secrets().Get(ctx, key)
+		if err != nil {
+			return cmdutil.At(t, key.String(), err)
+		}
+		return out.Write(a.Out, secret, func(w io.Writer) {
+			cli.Row(w, "Secret:", key)
+			cli.Row(w, "Type:", secret.Type)
+			cli.Row(w, "Digest:", secret.Digest)
+			for _, k := range secret.Keys {
+				cli.Row(w, "Key:", k.Key, k.Size, "bytes")
+			}
+		})
+	})
 	out.Add(cmd)
-	cmdutil.NamespaceFlag(cmd, &namespace)
 	return cmd
 }

@@ -144,30 +144,22 @@ func newJobStatus(a *cmdutil.CLI) *cobra.Command {
 // newRunStatus shows a job or pipeline.
 func newRunStatus[T any](a *cmdutil.CLI, k runKind[T], kind, short, name string) *cobra.Command {
 	var out cli.Output
-	var namespace string
 	wait := &cmdutil.Waiting{}
-	cmd := &cobra.Command{
+	cmd := a.Named(&cobra.Command{
 		Use: "status [AGENT] NAME", Short: short,
-		Long:              short + ".\n\nWith --wait, the command waits for the end and exits as run does.",
-		Example:           fmt.Sprintf("  pipeops-runner %[1]s status shop %[2]s\n  pipeops-runner %[1]s status shop %[2]s --wait=5m", kind, name),
-		Args:              cli.ExactArgs("AGENT", "NAME"),
-		ValidArgsFunction: a.CompleteAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
-				run, err := k.calls(t.Client).Get(ctx, key)
-				if err != nil {
-					return cmdutil.At(t, key.String(), err)
-				}
-				if wait.Wanted() {
-					return k.conclude(ctx, a, t, run, wait, &out)
-				}
-				return out.Write(a.Out, run, func(w io.Writer) { k.table(w, run) })
-			})
-		},
-	}
+		Long:    short + ".\n\nWith --wait, the command waits for the end and exits as run does.",
+		Example: fmt.Sprintf("  pipeops-runner %[1]s status shop %[2]s\n  pipeops-runner %[1]s status shop %[2]s --wait=5m", kind, name),
+	}, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key) error {
+		run, err := k.calls(t.Client).Get(ctx, key)
+		if err != nil {
+			return cmdutil.At(t, key.String(), err)
+		}
+		if wait.Wanted() {
+			return k.conclude(ctx, a, t, run, wait, &out)
+		}
+		return out.Write(a.Out, run, func(w io.Writer) { k.table(w, run) })
+	})
 	out.Add(cmd)
-	cmdutil.NamespaceFlag(cmd, &namespace)
 	addRunWait(cmd, wait, 0)
 	return cmd
 }

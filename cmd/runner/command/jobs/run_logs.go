@@ -35,26 +35,18 @@ func newRunLogs[T any](a *cmdutil.CLI, k runKind[T], kind, short, name string) *
 }
 
 func newRunDelete[T any](a *cmdutil.CLI, k runKind[T], kind, short string, see func(runnerapi.Key) cmdutil.Look, name string) *cobra.Command {
-	var namespace string
 	var write cmdutil.Writing
 	var wait cmdutil.Waiting
-	cmd := &cobra.Command{
+	cmd := a.Named(&cobra.Command{
 		Use: "delete [AGENT] NAME", Short: short,
-		Long:              short + ". The command waits until they are gone.",
-		Example:           fmt.Sprintf("  pipeops-runner %s delete shop %s", kind, name),
-		Args:              cli.ExactArgs("AGENT", "NAME"),
-		ValidArgsFunction: a.CompleteAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
-				if err := k.calls(t.Client).Delete(ctx, key, write.Options()); err != nil {
-					return cmdutil.At(t, key.String(), err)
-				}
-				return a.Deleted(ctx, t, kind, key, &write, &wait, see(key))
-			})
-		},
-	}
-	cmdutil.NamespaceFlag(cmd, &namespace)
+		Long:    short + ". The command waits until they are gone.",
+		Example: fmt.Sprintf("  pipeops-runner %s delete shop %s", kind, name),
+	}, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key) error {
+		if err := k.calls(t.Client).Delete(ctx, key, write.Options()); err != nil {
+			return cmdutil.At(t, key.String(), err)
+		}
+		return a.Deleted(ctx, t, kind, key, &write, &wait, see(key))
+	})
 	wait.Add(cmd, cmdutil.DefaultWait)
 	write.AddWriting(cmd)
 	return cmd

@@ -31,37 +31,29 @@ func newSetList(a *cmdutil.CLI) *cobra.Command {
 
 func newSetGet(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
-	var namespace string
-	cmd := &cobra.Command{
+	cmd := a.Named(&cobra.Command{
 		Use: "get [AGENT] NAME", Short: "Show a set's objects and the state of each",
-		Example:           "  pipeops-runner applyset get shop web-extras",
-		Args:              cli.ExactArgs("AGENT", "NAME"),
-		ValidArgsFunction: a.CompleteAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
-				set, err := t.Manifests().Get(ctx, key)
-				if err != nil {
-					return cmdutil.At(t, "set "+key.String(), err)
+		Example: "  pipeops-runner applyset get shop web-extras",
+	}, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key) error {
+		set, err := t.Manifests().Get(ctx, key)
+		if err != nil {
+			return cmdutil.At(t, "set "+key.String(), err)
+		}
+		return out.Write(a.Out, set, func(w io.Writer) {
+			setTable(w, set)
+			cli.Row(w, "OBJECT", "STATE", "MESSAGE")
+			for _, o := range set.Objects {
+				cli.Row(w, o.String(), string(o.State), o.Message)
+			}
+			for _, o := range set.Objects {
+				if o.Diagnosis != nil {
+					cli.Row(w, "Not well:", o.String())
+					cmdutil.DiagnosisRows(w, o.Diagnosis)
 				}
-				return out.Write(a.Out, set, func(w io.Writer) {
-					setTable(w, set)
-					cli.Row(w, "OBJECT", "STATE", "MESSAGE")
-					for _, o := range set.Objects {
-						cli.Row(w, o.String(), string(o.State), o.Message)
-					}
-					for _, o := range set.Objects {
-						if o.Diagnosis != nil {
-							cli.Row(w, "Not well:", o.String())
-							cmdutil.DiagnosisRows(w, o.Diagnosis)
-						}
-					}
-				})
-			})
-		},
-	}
+			}
+		})
+	})
 	out.Add(cmd)
-	cmdutil.NamespaceFlag(cmd, &namespace)
 	return cmd
 }
 
@@ -75,20 +67,12 @@ type setDeletion struct {
 
 func newSetDelete(a *cmdutil.CLI) *cobra.Command {
 	c := &setDeletion{CLI: a}
-	var namespace string
-	cmd := &cobra.Command{
+	cmd := a.Named(&cobra.Command{
 		Use: "delete [AGENT] NAME", Short: "Delete a set of manifests with all its objects",
-		Long:              "Delete a set of manifests with all its objects, and wait until they and their pods are gone.",
-		Example:           "  pipeops-runner applyset delete shop web-extras",
-		Args:              cli.ExactArgs("AGENT", "NAME"),
-		ValidArgsFunction: a.CompleteAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error { return c.run(ctx, t, key) })
-		},
-	}
+		Long:    "Delete a set of manifests with all its objects, and wait until they and their pods are gone.",
+		Example: "  pipeops-runner applyset delete shop web-extras",
+	}, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key) error { return c.run(ctx, t, key) })
 	c.out.Add(cmd)
-	cmdutil.NamespaceFlag(cmd, &namespace)
 	c.wait.Add(cmd, cmdutil.DefaultWait)
 	c.write.AddWriting(cmd)
 	return cmd

@@ -34,25 +34,17 @@ func newReleaseList(a *cmdutil.CLI) *cobra.Command {
 
 func newReleaseHistory(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
-	var namespace string
-	cmd := &cobra.Command{
+	cmd := a.Named(&cobra.Command{
 		Use: "history [AGENT] NAME", Short: "List the revisions of a release",
-		Example:           "  pipeops-runner helm history shop guide",
-		Args:              cli.ExactArgs("AGENT", "NAME"),
-		ValidArgsFunction: a.CompleteAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
-				list, err := t.Releases().History(ctx, key)
-				if err != nil {
-					return cmdutil.At(t, key.String(), err)
-				}
-				return out.Write(a.Out, runnerapi.ReleaseList{Items: list}, func(w io.Writer) { releaseTable(w, list...) })
-			})
-		},
-	}
+		Example: "  pipeops-runner helm history shop guide",
+	}, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key) error {
+		list, err := t.Releases().History(ctx, key)
+		if err != nil {
+			return cmdutil.At(t, key.String(), err)
+		}
+		return out.Write(a.Out, runnerapi.ReleaseList{Items: list}, func(w io.Writer) { releaseTable(w, list...) })
+	})
 	out.AddList(cmd)
-	cmdutil.NamespaceFlag(cmd, &namespace)
 	return cmd
 }
 

@@ -181,26 +181,18 @@ func buildTable(w io.Writer, builds ...runnerapi.Build) {
 
 func newBuildStatus(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
-	var namespace string
-	cmd := &cobra.Command{
+	cmd := a.Named(&cobra.Command{
 		Use: "status [AGENT] NAME", Short: "Show a build's progress, and its image or its failure",
-		Example:           "  pipeops-runner build status shop web -n pipeops-builds",
-		Args:              cli.ExactArgs("AGENT", "NAME"),
-		ValidArgsFunction: a.CompleteAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
-				b, err := t.Builds().Get(ctx, key)
-				if err != nil {
-					return cmdutil.At(t, key.String(), err)
-				}
-				_ = verdictOfBuild(a, b) // reported; the command itself did what it should
-				return printBuild(a, b, &out)
-			})
-		},
-	}
+		Example: "  pipeops-runner build status shop web -n pipeops-builds",
+	}, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key) error {
+		b, err := t.Builds().Get(ctx, key)
+		if err != nil {
+			return cmdutil.At(t, key.String(), err)
+		}
+		_ = verdictOfBuild(a, b) // reported; the command itself did what it should
+		return printBuild(a, b, &out)
+	})
 	out.Add(cmd)
-	cmdutil.NamespaceFlag(cmd, &namespace)
 	return cmd
 }
 
@@ -259,25 +251,8 @@ func newBuildList(a *cmdutil.CLI) *cobra.Command {
 }
 
 func newBuildDelete(a *cmdutil.CLI) *cobra.Command {
-	var namespace string
-	var write cmdutil.Writing
-	cmd := &cobra.Command{
-		Use: "delete [AGENT] NAME", Short: "Cancel a build and delete its runs",
-		Example:           "  pipeops-runner build delete shop web -n pipeops-builds",
-		Args:              cli.ExactArgs("AGENT", "NAME"),
-		ValidArgsFunction: a.CompleteAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
-				if err := t.Builds().Delete(ctx, key, write.Options()); err != nil {
-					return cmdutil.At(t, key.String(), err)
-				}
-				a.SayDeleted("build "+key.String(), write.DryRun)
-				return nil
-			})
-		},
-	}
-	cmdutil.NamespaceFlag(cmd, &namespace)
-	write.AddWriting(cmd)
-	return cmd
+	return a.Deletion(&cobra.Command{
+		Short:   "Cancel a build and delete its runs",
+		Example: "  pipeops-runner build delete shop web -n pipeops-builds",
+	}, "build", func(c *client.Client) cmdutil.Deleter { return c.Builds() })
 }

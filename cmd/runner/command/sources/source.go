@@ -120,25 +120,17 @@ func sourceFlags(cmd *cobra.Command, spec *runnerapi.SourceSpec, chart *runnerap
 
 func newSourceGet(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
-	var namespace string
-	cmd := &cobra.Command{
+	cmd := a.Named(&cobra.Command{
 		Use: "get [AGENT] NAME", Short: "Show a source with its applied commit and last error",
-		Example:           "  pipeops-runner source get shop web",
-		Args:              cli.ExactArgs("AGENT", "NAME"),
-		ValidArgsFunction: a.CompleteAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
-				source, err := t.Sources().Get(ctx, key)
-				if err != nil {
-					return cmdutil.At(t, key.String(), err)
-				}
-				return printSource(a, source, &out)
-			})
-		},
-	}
+		Example: "  pipeops-runner source get shop web",
+	}, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key) error {
+		source, err := t.Sources().Get(ctx, key)
+		if err != nil {
+			return cmdutil.At(t, key.String(), err)
+		}
+		return printSource(a, source, &out)
+	})
 	out.Add(cmd)
-	cmdutil.NamespaceFlag(cmd, &namespace)
 	return cmd
 }
 
@@ -153,58 +145,33 @@ func newSourceList(a *cmdutil.CLI) *cobra.Command {
 
 func newSourceSync(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
-	var namespace string
 	var write cmdutil.Writing
 	w := cmdutil.Waiting{}
-	cmd := &cobra.Command{
+	cmd := a.Named(&cobra.Command{
 		Use: "sync [AGENT] NAME", Short: "Check a repository now and apply it again",
-		Example:           "  pipeops-runner source sync shop web",
-		Args:              cli.ExactArgs("AGENT", "NAME"),
-		ValidArgsFunction: a.CompleteAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
-				source, err := t.Sources().Sync(ctx, key, write.Options())
-				if err != nil {
-					return cmdutil.At(t, key.String(), err)
-				}
-				if write.DryRun {
-					return printSource(a, source, &out)
-				}
-				return sourceOutcome(ctx, a, t, source, &w, &out)
-			})
-		},
-	}
+		Example: "  pipeops-runner source sync shop web",
+	}, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key) error {
+		source, err := t.Sources().Sync(ctx, key, write.Options())
+		if err != nil {
+			return cmdutil.At(t, key.String(), err)
+		}
+		if write.DryRun {
+			return printSource(a, source, &out)
+		}
+		return sourceOutcome(ctx, a, t, source, &w, &out)
+	})
 	out.Add(cmd)
-	cmdutil.NamespaceFlag(cmd, &namespace)
 	write.AddWriting(cmd)
 	w.Add(cmd, 0)
 	return cmd
 }
 
 func newSourceDelete(a *cmdutil.CLI) *cobra.Command {
-	var namespace string
-	var write cmdutil.Writing
-	cmd := &cobra.Command{
-		Use: "delete [AGENT] NAME", Short: "Stop following a repository",
-		Long:              "Stop following a repository. What the source applied stays.",
-		Example:           "  pipeops-runner source delete shop web",
-		Args:              cli.ExactArgs("AGENT", "NAME"),
-		ValidArgsFunction: a.CompleteAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
-				if err := t.Sources().Delete(ctx, key, write.Options()); err != nil {
-					return cmdutil.At(t, key.String(), err)
-				}
-				a.SayDeleted("source "+key.String(), write.DryRun)
-				return nil
-			})
-		},
-	}
-	cmdutil.NamespaceFlag(cmd, &namespace)
-	write.AddWriting(cmd)
-	return cmd
+	return a.Deletion(&cobra.Command{
+		Short:   "Stop following a repository",
+		Long:    "Stop following a repository. What the source applied stays.",
+		Example: "  pipeops-runner source delete shop web",
+	}, "source", func(c *client.Client) cmdutil.Deleter { return c.Sources() })
 }
 
 // sourceOutcome waits, if requested, until the source has been checked. It prints the source and
