@@ -38,7 +38,8 @@ type rig struct {
 }
 
 // begin brings up the system. Its name, output and what its agent logs are the same for all.
-func (b *rig) begin(ctx context.Context, r *run.Run, options harness.Options) {
+// runners has the names of other Runners than its own.
+func (b *rig) begin(ctx context.Context, r *run.Run, options harness.Options, runners ...string) {
 	b.Run = r
 	r.Kubernetes = cluster.KubernetesVersion
 	options.Name, options.Out, options.AgentLogLevel = name, os.Stdout, "info"
@@ -53,7 +54,7 @@ func (b *rig) begin(ctx context.Context, r *run.Run, options harness.Options) {
 	})
 	r.Step("RabbitMQ, the control plane, the agent", func() {
 		run.Check(b.sys.StartBroker(ctx))
-		run.Check(b.sys.StartProduct(ctx, name, name))
+		run.Check(b.sys.StartProduct(ctx, name, append(runners, name)...))
 		b.client = run.Must(b.sys.Dial(ctx, name, name))
 		r.OnClose(func() error { b.client.Close(); return nil })
 	})

@@ -20,7 +20,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
-// streams measures what streams: logs, port-forwards, copies.
+// streams measures what streams: logs, port-forwards, copies; and the commands of one Runner beside
+// others' streams and loads.
 type streams struct {
 	Apps    int `flag:"apps" usual:"10" short:"2" help:"Apps that log numbered lines"`
 	Streams int `flag:"streams" usual:"20" short:"10" help:"readers that follow each App's log"`
@@ -56,9 +57,10 @@ var (
 func logs(i int) runnerapi.Key { return named(streamsNamespace, "logs", i) }
 
 func (b *streams) Measure(ctx context.Context, r *run.Run) {
-	b.begin(ctx, r, harness.Options{Kubernetes: cluster.Options{WithoutMetrics: true}})
+	b.begin(ctx, r, harness.Options{Kubernetes: cluster.Options{WithoutMetrics: true}}, neighbour)
 	r.Step(fmt.Sprintf("%d Apps that log, one that floods, one that moves bytes", b.Apps), func() { b.fill(ctx) })
 	r.Step("50 commands a second without and with a stalled reader", func() { b.measureStalled(ctx) })
+	r.Step("50 commands a second alone and beside another Runner's loads", func() { b.measureTenants(ctx) })
 	r.Step(fmt.Sprintf("%d followed logs for %d s", b.Apps*b.Streams, b.Seconds), func() { b.measureLogs(ctx) })
 	r.Step(fmt.Sprintf("%d MiB each way", b.Bytes>>20), func() { b.measureBytes(ctx) })
 	r.Step(fmt.Sprintf("%d creates and %d patches by the Kubernetes API", b.Creates, b.Patches), func() { b.measureWrites(ctx) })

@@ -20,7 +20,7 @@ func MoveDatabase(ctx context.Context, d Data) (done []store.Copied, kept string
 	file := filepath.Join(d.Dir, FileDatabase)
 	switch {
 	case !d.Database.Given():
-		return nil, "", errors.New("where to is missing; give --database or --database-file")
+		return nil, "", errors.New("no target: give --database or --database-file")
 	case !d.Has(FileDatabase):
 		return nil, "", fmt.Errorf("%s has no %s to copy; give --data-dir as `pipeops-controlplane serve` has it", d.Dir, FileDatabase)
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // maxGrowth is how much more memory than before the agent and the control plane may take.
-const maxGrowth = 32 << 20
+const maxGrowth = 48 << 20
 
 // leastAttempts is what each attacker tries at least.
 const leastAttempts = 30
