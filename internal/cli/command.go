@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -39,11 +38,41 @@ func RangeArgs(least int, names ...string) cobra.PositionalArgs {
 			return nil
 		}
 		if n := len(args); n > len(names) && cmd.Flags().Changed("wait") {
-			if _, err := time.ParseDuration(args[n-1]); err == nil {
+			if _, err := ParseDuration(args[n-1]); err == nil {
 				return Usage(fmt.Errorf("the time to wait is given with an equals sign: --wait=%s", args[n-1]))
 			}
 		}
 		want := cmp.Or(strings.Join(names, " "), "no arguments")
-		return Usage(fmt.Errorf("%s takes %s, not %s", cmd.CommandPath(), want, Count(len(args), "argument")))
+		return Usage(fmt.Errorf("%s takes %s, not %s%s", cmd.CommandPath(), want, Count(len(args), "argument"), instead(cmd, args, len(names))))
 	}
+}
+
+// LeastArgs takes one argument of that name, or more.
+func LeastArgs(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return nil
+		}
+		return Usage(fmt.Errorf("%s takes %s, and there is none", cmd.CommandPath(), name))
+	}
+}
+
+// extra is the annotation of a command that has a flag for what others take as an argument.
+const extra = "extra-argument"
+
+// Extra names the flag that takes what may be given as one argument too many, such as --replicas.
+func Extra(cmd *cobra.Command, flag string) *cobra.Command {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[extra] = flag
+	return cmd
+}
+
+// instead returns the flag that was meant by one argument too many.
+func instead(cmd *cobra.Command, args []string, most int) string {
+	if flag := cmd.Annotations[extra]; flag != "" && len(args) == most+1 {
+		return question([]string{flag + " " + args[most]})
+	}
+	return ""
 }

@@ -30,7 +30,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 	case errors.As(cause, &number):
 		cause = errors.New("is not a whole number")
 	case flag.Value.Type() == "duration":
-		cause = errors.New("is not a time such as 30s, 5m or 1h")
+		cause = errors.New("is not a time such as 30s, 5m, 1h or 30d")
 	case flag.Value.Type() == "stringToString":
 		cause = errors.New("is not KEY=VALUE")
 	}

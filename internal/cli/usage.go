@@ -33,20 +33,18 @@ func NoSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return fmt.Errorf("%s needs a subcommand: %s", cmd.CommandPath(), list)
 	}
-	return fmt.Errorf("unknown command %q of %s%s; it has %s", args[0], cmd.CommandPath(), question(near(args[0], names)), list)
+	return fmt.Errorf("unknown command %q of %s%s; it has %s", args[0], cmd.CommandPath(), question(suggestions(cmd, args[0])), list)
 }
 
-// UnknownCommand returns cobra's error about an unknown command in one line; nil if err is another
-// error.
-func UnknownCommand(err error) error {
-	if err == nil || !strings.HasPrefix(err.Error(), "unknown command") {
+// UnknownCommand returns cobra's error about an unknown command in one line, with what may have been
+// meant; nil if err is another error.
+func UnknownCommand(root *cobra.Command, err error) error {
+	if err == nil || IsUsage(err) || !strings.HasPrefix(err.Error(), "unknown command") {
 		return nil
 	}
-	what, names, suggests := strings.Cut(err.Error(), "\n\nDid you mean this?\n")
-	if !suggests {
-		return err
-	}
-	return errors.New(what + question(strings.Fields(names)))
+	what, _, _ := strings.Cut(err.Error(), "\n")
+	typed, _, _ := strings.Cut(strings.TrimPrefix(what, `unknown command "`), `"`)
+	return errors.New(what + question(suggestions(root, typed)))
 }
 
 func subcommands(cmd *cobra.Command) []string {

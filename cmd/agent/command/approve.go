@@ -21,7 +21,7 @@ func newApprovals() *cobra.Command {
 		Long: "List the commands that wait for an approval, and those that were approved and not sent again yet.\n" +
 			"Below the table is the whole of each command. Each secret value is replaced by its length.\n\n" +
 			"A command waits if a rule of the policy with `approval` allows it.",
-		Args:    cobra.NoArgs,
+		Args:    cli.ExactArgs(),
 		Example: `  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent approvals`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			k, err := own.client()
@@ -51,7 +51,7 @@ func newApprove() *cobra.Command {
 		Long: "Approve commands that wait for an approval. `pipeops-agent approvals` lists them.\n\n" +
 			"Once approved, the Runner can send the same command again, once, until the time that the list\n" +
 			"shows.",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    cli.LeastArgs("ID"),
 		Example: `  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent approve 9f86d081884c7d65`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			k, err := own.client()

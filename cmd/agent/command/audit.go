@@ -50,7 +50,7 @@ func newAuditList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List what Runners did: every command and every refusal",
-		Args:  cobra.NoArgs,
+		Args:  cli.ExactArgs(),
 		Example: `  pipeops-agent audit list --state-dir /var/lib/pipeops-agent
   kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent audit list --limit 20`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -93,7 +93,7 @@ func newAuditVerify() *cobra.Command {
 			"rewritten. To detect that, note the end of the log in advance and give it as --head.\n" +
 			"`pipeops-controlplane agent audit AGENT` prints one.\n\n" +
 			"The exit code is 0 when the log is intact.",
-		Args: cobra.NoArgs,
+		Args: cli.ExactArgs(),
 		Example: `  pipeops-agent audit verify --state-dir /var/lib/pipeops-agent
   kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent audit verify --head 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/build/step"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -17,7 +18,7 @@ import (
 // build (docs/adr/0042). They are not for users.
 func newBuild() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "build", Short: "Run one step of a build in its pod", Hidden: true, Args: cobra.NoArgs,
+		Use: "build", Short: "Run one step of a build in its pod", Hidden: true, Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newBuildFetch(), newBuildPush())
@@ -28,7 +29,7 @@ func newBuildFetch() *cobra.Command {
 	guard := &guardFlags{}
 	f := step.Fetch{Dir: step.Work, CommitDir: step.CommitDir, SecretDir: step.GitSecret, ProxyOfEnv: true}
 	cmd := &cobra.Command{
-		Use: "fetch", Short: "Fetch the files of a commit", Args: cobra.NoArgs,
+		Use: "fetch", Short: "Fetch the files of a commit", Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if f.Guard, err = guard.read(); err != nil {
@@ -73,7 +74,7 @@ func (g *guardFlags) read() (egress.Guard, error) {
 func newBuildPush() *cobra.Command {
 	var image string
 	cmd := &cobra.Command{
-		Use: "push", Short: "Push the built image to a registry", Args: cobra.NoArgs,
+		Use: "push", Short: "Push the built image to a registry", Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			repository, err := runnerapi.BuildTemplate{Image: image}.Repository()
 			if err != nil {

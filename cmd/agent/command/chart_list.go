@@ -30,7 +30,7 @@ func newChartList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the charts that are allowed",
-		Args:    cobra.NoArgs,
+		Args:    cli.ExactArgs(),
 		Example: "  pipeops-agent chart list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			store, _, _, err := place.open()

@@ -19,7 +19,7 @@ func newComponentDelete() *cobra.Command {
 		Long: "Delete components that install has installed. Namespaces and resource definitions stay, because\n" +
 			"they may hold objects of others. Volumes stay unless you give --volumes. A later installation uses\n" +
 			"them again.",
-		Args: cobra.MinimumNArgs(1),
+		Args: cli.LeastArgs("COMPONENT"),
 		Example: `  pipeops-agent component delete grafana loki
   pipeops-agent component delete prometheus --volumes`,
 		RunE: func(cmd *cobra.Command, args []string) error {

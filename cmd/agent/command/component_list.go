@@ -19,7 +19,7 @@ func newComponentList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the components, and what of them the cluster has",
-		Args:  cobra.NoArgs,
+		Args:  cli.ExactArgs(),
 		Example: `  pipeops-agent component list
   pipeops-agent component list -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 )
 
@@ -16,7 +17,7 @@ func newComponentUpgrade() *cobra.Command {
 		Short: "Upgrade the installed components to this program's versions",
 		Long: "Upgrade the components that this command has installed to the versions that this program knows.\n\n" +
 			"Give the same file of settings as to install: its values replace the earlier ones.",
-		Args:    cobra.NoArgs,
+		Args:    cli.ExactArgs(),
 		Example: `  pipeops-agent component upgrade -f components.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, err := place.settings()

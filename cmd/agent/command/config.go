@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
 func newConfig() *cobra.Command {
@@ -18,7 +19,7 @@ func newConfigGet() *cobra.Command {
 		Use:     "get",
 		Short:   "Show the effective configuration and its errors",
 		Long:    "Show the effective configuration, with secrets masked, and list the errors in it.",
-		Args:    cobra.NoArgs,
+		Args:    cli.ExactArgs(),
 		Example: "  pipeops-agent config get --config /etc/pipeops/agent.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(cmd.Flags(), os.Getenv)

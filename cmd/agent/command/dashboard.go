@@ -31,7 +31,7 @@ func newDashboard() *cobra.Command {
 			"open them in a browser.\n\n" +
 			"The pages read the cluster with the rights of your kubeconfig. They work while the agent, the\n" +
 			"control plane or the internet is away. The printed link signs one browser in, once.",
-		Args: cobra.NoArgs,
+		Args: cli.ExactArgs(),
 		Example: `  pipeops-agent dashboard
   pipeops-agent dashboard --service
   pipeops-agent dashboard --port 8443 --no-browser

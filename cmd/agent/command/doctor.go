@@ -25,7 +25,7 @@ func newDoctor() *cobra.Command {
 			"FRP port. They also cover the cluster, each permission in it, disk and memory. The command\n" +
 			"changes nothing and can run beside the agent.\n\n" +
 			"The exit code is 0 when no check fails.",
-		Args: cobra.NoArgs,
+		Args: cli.ExactArgs(),
 		Example: `  pipeops-agent doctor --service
   pipeops-agent doctor --config agent.yaml -o json
   kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent doctor

@@ -73,7 +73,7 @@ func newPolicyCheck() *cobra.Command {
 			"COMMAND is a name that `pipeops-agent policy commands` lists, or a command of pipeops-runner.\n" +
 			"For example, deploy means put-app.\n\n" +
 			"The exit code is 0 when the policy is valid and allows the command.",
-		Args: cobra.MaximumNArgs(1),
+		Args: cli.RangeArgs(0, "COMMAND"),
 		Example: `  pipeops-agent policy check --file policy.yaml
   pipeops-agent policy check deploy --runner ci --namespace shop --image registry.example.com/shop/web:1.4.2
   pipeops-agent policy check --file policy.yaml --runner ci --key sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
@@ -149,7 +149,7 @@ func newPolicyCommands() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "commands",
 		Short:   "List the commands that a policy can name",
-		Args:    cobra.NoArgs,
+		Args:    cli.ExactArgs(),
 		Example: "  pipeops-agent policy commands",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all := policy.Commands()

@@ -22,7 +22,7 @@ func newReady() *cobra.Command {
 		Short: "Check whether a running agent is ready",
 		Long: "Check whether a running agent is ready: it is registered, its tunnel is up and it has\n" +
 			"read its Apps.",
-		Args: cobra.NoArgs,
+		Args: cli.ExactArgs(),
 		Example: `  pipeops-agent ready
   pipeops-agent ready --url http://10.1.2.3:8080 --wait 60s`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -34,7 +34,7 @@ func newReady() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&url, "url", "http://localhost:8080", "URL of the agent's health port (PIPEOPS_HEALTH_ADDRESS)")
-	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to retry while the agent is not ready")
+	cli.DurationVar(cmd.Flags(), &wait, "wait", 0, "how long to retry while the agent is not ready")
 	return cmd
 }
 

@@ -38,7 +38,7 @@ func newRecordingList() *cobra.Command {
 		Short: "List the recordings of Runners' exec sessions",
 		Long: "List the recordings of exec sessions, oldest first.\n\n" +
 			"The agent records the sessions that a rule of the policy with `record: true` allows.",
-		Args: cobra.NoArgs,
+		Args: cli.ExactArgs(),
 		Example: `  pipeops-agent recording list --state-dir /var/lib/pipeops-agent
   kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent recording list --limit 20`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -73,7 +73,7 @@ func newRecordingGet() *cobra.Command {
 		Short: "Write a recording to standard output, as asciicast v2",
 		Long: "Write a recording to standard output, as asciicast v2, for a player such as `asciinema play`.\n\n" +
 			"A recording ends with the marker `ended`. Without it, the agent was killed during the session.",
-		Args: cobra.ExactArgs(1),
+		Args: cli.ExactArgs("ID"),
 		Example: `  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent recording get 20261121t201403-9f86d081884c7d65 > session.cast
   pipeops-agent recording get 20261121t201403-9f86d081884c7d65 --state-dir /var/lib/pipeops-agent > session.cast`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -93,7 +93,7 @@ func newRecordingDelete() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "delete ID...",
 		Short:   "Delete recordings, for example to make room for others",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    cli.LeastArgs("ID"),
 		Example: `  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent recording delete 20261121t201403-9f86d081884c7d65`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := place.recordings()

@@ -46,11 +46,10 @@ func newRoot() *cobra.Command {
 			"The agent registers with a control plane, opens one outbound FRP tunnel and serves the Runner\n" +
 			"API through it. The only inbound port that it opens is the one for health checks.\n\n" +
 			"All times are in UTC.",
-		Example:       "  pipeops-agent run --config /etc/pipeops/agent.yaml",
-		Version:       version,
-		SilenceErrors: true, SilenceUsage: true,
+		Example: "  pipeops-agent run --config /etc/pipeops/agent.yaml",
+		Version: version,
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return mistake(cli.FlagError(cmd, err)) })
+	cli.Root(root)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cli.NegativeTime(cmd); err != nil {
 			return mistake(err)
@@ -80,14 +79,14 @@ func newVersion() *cobra.Command {
 // execute runs the command and turns its error into text and exit code.
 func execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	cmd, err := root.ExecuteContextC(ctx)
-	if unknown := cli.UnknownCommand(err); unknown != nil {
+	if unknown := cli.UnknownCommand(root, err); unknown != nil {
 		err = mistake(unknown)
 	}
 	if err == nil {
 		return exitOK
 	}
 	cli.PrintError(stderr, cmd, err)
-	if errors.Is(err, errUsage) {
+	if errors.Is(err, errUsage) || cli.IsUsage(err) {
 		return usageCode()
 	}
 	return exitError

@@ -17,6 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/launch"
 	"github.com/pipeops/pipeops-vm-agent/agent/update"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/tracing"
 )
 
@@ -24,7 +25,7 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "run",
 		Short:   "Run the agent until SIGTERM, then drain",
-		Args:    cobra.NoArgs,
+		Args:    cli.ExactArgs(),
 		Example: "  AGENT_TOKEN_FILE=/etc/pipeops/token pipeops-agent run --control-plane-url https://cp.example.com --cluster-name prod-1",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(cmd.Flags(), os.Getenv)

@@ -52,7 +52,7 @@ keeps the last event of each App.`,
 	f.StringVar(&c.query.Namespace, "namespace", "", "show only Apps in this namespace")
 	f.StringVar(&c.query.App, "app", "", "show only this App of the namespace")
 	f.StringSliceVar(&c.types, "type", nil, "show only events of these types, such as app.failed")
-	f.DurationVar(&c.since, "since", 0, "show only events newer than this, such as 1h (default all)")
+	cli.DurationVar(f, &c.since, "since", 0, "show only events newer than this, such as 1h (default all)")
 	f.IntVar(&c.query.Limit, "limit", announce.DefaultTimelineLimit, "number of latest events to show")
 	c.out.Add(cmd)
 	return cmd

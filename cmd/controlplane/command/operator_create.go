@@ -53,7 +53,7 @@ its CA, and a certificate with its key. Keep the file like a password.
 	f := cmd.Flags()
 	f.StringVarP(&c.file, "output", "o", "", "file to write, or - for standard output")
 	f.StringVar(&c.role, "role", administration.RoleViewer, "what the operator may do: "+strings.Join(administration.Roles, ", "))
-	f.DurationVar(&c.ttl, "ttl", administration.DefaultOperatorTTL, "lifetime of the certificate, at most 8760h, which is a year")
+	cli.DurationVar(f, &c.ttl, "ttl", administration.DefaultOperatorTTL, "lifetime of the certificate, at most 1y")
 	f.BoolVar(&c.force, "force", false, "replace the file, and the credentials and role of an existing operator")
 	_ = cmd.MarkFlagFilename("output", "json")
 	return cmd

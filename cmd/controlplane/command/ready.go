@@ -41,7 +41,7 @@ func newReady(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd.Context()) },
 	}
 	r.addAddress(cmd)
-	cmd.Flags().DurationVar(&r.wait, "wait", 0, "how long to retry while the control plane is not ready")
+	cli.DurationVar(cmd.Flags(), &r.wait, "wait", 0, "how long to retry while the control plane is not ready")
 	return cmd
 }
 

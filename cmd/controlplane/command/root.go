@@ -38,7 +38,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 	if err == nil {
 		return 0
 	}
-	if unknown := cli.UnknownCommand(err); unknown != nil {
+	if unknown := cli.UnknownCommand(root, err); unknown != nil {
 		err = cli.Usage(unknown)
 	}
 	cli.PrintError(s.err, cmd, err)
@@ -68,8 +68,7 @@ All times are in UTC.`,
 		Example: `  pipeops-controlplane serve --data-dir ./data
   pipeops-controlplane token create --data-dir ./data
   pipeops-controlplane agent list --data-dir ./data`,
-		Version:       version,
-		SilenceErrors: true, SilenceUsage: true,
+		Version: version,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			err := flags.FromEnvironment(cmd)
 			if negative := cli.NegativeTime(cmd); err == nil && negative != nil {
@@ -81,7 +80,7 @@ All times are in UTC.`,
 	a.data.Add(root.PersistentFlags())
 	a.operator.Add(root.PersistentFlags())
 	_ = root.RegisterFlagCompletionFunc("context", contextfile.Operator.Complete)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cli.FlagError(cmd, err)) })
+	cli.Root(root)
 	cli.AddGroup(root, "The control plane itself:", serve.ControlPlane(a.program()), newReady(a), newReplica(a), newDatabase(a), newConsole(a))
 	cli.AddGroup(root, "Agents:", newAgent(a), newToken(a), newOffer(a))
 	cli.AddGroup(root, "Runners, webhooks and dead letters:", newRunner(a), newDeadLetters(a), newWebhook(a))

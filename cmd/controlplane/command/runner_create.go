@@ -58,7 +58,7 @@ cluster's policy: keep it like a password.
 
 The certificate is valid for 24 hours. pipeops-runner and the Go client renew it by themselves, with
 their calls to the control plane, until the Runner is revoked. They can do so until 7 days after the
-certificate's end. For a Runner that runs less often, or cannot write its file, set --ttl 8760h,
+certificate's end. For a Runner that runs less often, or cannot write its file, set --ttl 1y,
 which is a year.
 
 --agents takes a Kubernetes label selector. The certificate carries the selector, and each agent
@@ -70,7 +70,7 @@ accounts of their own: see --broker-url-file.`,
   pipeops-controlplane runner create shops -o shops.json --agents 'env=prod,region in (eu,us)'
 
   # A job that runs once a month:
-  pipeops-controlplane runner create reports -o reports.json --ttl 8760h
+  pipeops-controlplane runner create reports -o reports.json --ttl 1y
 
   # From a container without a file system to keep the file in:
   (umask 077; kubectl exec pipeops-controlplane-0 -- /pipeops-controlplane runner create builder -o - >builder.json)`,
@@ -84,7 +84,7 @@ accounts of their own: see --broker-url-file.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&c.file, "output", "o", "", "file to write, or - for standard output")
-	f.DurationVar(&c.ttl, "ttl", administration.DefaultRunnerTTL, "lifetime of each certificate, which the Runner renews by itself")
+	cli.DurationVar(f, &c.ttl, "ttl", administration.DefaultRunnerTTL, "lifetime of each certificate, which the Runner renews by itself")
 	f.BoolVar(&c.force, "force", false, "replace the file, and the credentials of an existing Runner")
 	c.add(f)
 	_ = cmd.MarkFlagFilename("output", "json")

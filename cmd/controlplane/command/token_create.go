@@ -46,7 +46,7 @@ its key. The agent's log shows the same fingerprint.`,
 	f := cmd.Flags()
 	f.StringVar(&opts.Name, "name", "", "purpose of the token, shown in lists")
 	f.IntVar(&opts.Uses, "uses", 1, "number of agents that may register with the token; 0 for any number")
-	f.DurationVar(&opts.TTL, "ttl", 24*time.Hour, "lifetime of the token; 0 for unlimited")
+	cli.DurationVar(f, &opts.TTL, "ttl", 24*time.Hour, "lifetime of the token; 0 for unlimited")
 	f.StringToStringVar(&opts.Labels, "label", nil, "labels of the agents that register with the token")
 	f.BoolVar(&opts.Approve, "approve", false, "hold each registration until the operator approves it with agent approve")
 	out.Add(cmd)

@@ -48,7 +48,7 @@ from another cluster.`,
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&overlap, "overlap", 0, "how long the old token stays valid")
+	cli.DurationVar(cmd.Flags(), &overlap, "overlap", 0, "how long the old token stays valid")
 	out.Add(cmd)
 	return cmd
 }

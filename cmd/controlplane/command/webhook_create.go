@@ -55,7 +55,7 @@ here.`,
 	f.BoolVar(&hook.AllowHTTP, "allow-http", false, "allow http:// to a receiver on this machine")
 	f.BoolVar(&hook.AllowPrivate, "allow-private", false, "allow addresses that are not on the internet, such as 10.0.0.1")
 	out.Add(cmd)
-	return cmd
+	return cli.Extra(cmd, "--url")
 }
 
 // printWebhook prints a webhook's secret, which is shown only here.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 )
@@ -36,7 +37,7 @@ func (g *Gateway) Add(f *pflag.FlagSet) {
 	f.StringVar(&g.cfg.DNSKeyFile, "gateway-dns-key-file", "", "file with the key that signs the updates, as tsig-keygen writes it")
 	f.StringSliceVar(&g.cfg.Resolvers, "gateway-resolver", nil, "host:port of a DNS server that is asked for proofs of hosts; may be repeated (default: the machine's)")
 	f.StringSliceVar(&g.balancers, "gateway-proxy-protocol", nil, "address or network of a load balancer that sends the PROXY protocol, version 1 or 2; may be repeated")
-	f.DurationVar(&g.cfg.HSTS, "gateway-hsts", 0, "time for which browsers are asked to use HTTPS alone; 0 does not ask")
+	cli.DurationVar(f, &g.cfg.HSTS, "gateway-hsts", 0, "time for which browsers are asked to use HTTPS alone; 0 does not ask")
 	f.StringVar(&g.cfg.Mode, "gateway-mode", gateway.ModeAuto, "how hosts are reached whose cluster has a load balancer with a public address: auto (there while it is proven, and through the tunnel otherwise), tunnel, or direct (there alone)")
 	f.Var(&prefixes{&g.cfg.DirectAllow}, "gateway-direct-allow", "networks of private addresses at which load balancers may be, separated by commas, for example 10.20.0.0/16")
 	f.Var(&prefixes{&g.cfg.DirectDeny}, "gateway-direct-deny", "networks to which the gateway does not connect, though their addresses are public, separated by commas")

@@ -36,7 +36,7 @@ func execute(ctx context.Context, args []string, s cmdutil.Streams) int {
 		return a.Exit(ctx, root.CommandPath(), cli.Usage(err))
 	}
 	cmd, err := root.ExecuteContextC(ctx)
-	if unknown := cli.UnknownCommand(err); unknown != nil {
+	if unknown := cli.UnknownCommand(root, err); unknown != nil {
 		err = cli.Usage(unknown)
 	}
 	traced(err)
@@ -65,8 +65,7 @@ Exit codes:
   pipeops-runner agents
   pipeops-runner deploy shop web --image registry.example.com/shop/web:1.4.2 --port 8080
   pipeops-runner logs shop web -f`,
-		Version:       version,
-		SilenceErrors: true, SilenceUsage: true,
+		Version: version,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.NegativeTime(cmd); err != nil {
 				return cli.Usage(err)
@@ -76,16 +75,40 @@ Exit codes:
 	}
 	root.PersistentFlags().StringVar(&a.Credentials, "credentials", "", "file with the Runner's credentials (environment: "+cmdutil.EnvCredentials+")")
 	root.PersistentFlags().StringVar(&a.Context, "context", "", "context with credentials and defaults (environment: "+cmdutil.EnvContext+"; default: the current one)")
-	root.PersistentFlags().DurationVar(&a.Patience, "patience", client.DefaultPatience, "how long to retry until the control plane and the agent are reachable; 0 for one try")
+	cli.DurationVar(root.PersistentFlags(), &a.Patience, "patience", client.DefaultPatience, "how long to retry until the control plane and the agent are reachable; 0 for one try")
 	root.PersistentFlags().CountVarP(&a.Verbose, "verbose", "v", "print each HTTP call to standard error; -v=2 also prints its headers, without secrets")
 	_ = root.MarkPersistentFlagFilename("credentials", "json") // fails for an unknown flag only
 	_ = root.RegisterFlagCompletionFunc("context", contextfile.Runner.Complete)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cli.FlagError(cmd, err)) })
+	cli.Root(root)
 	addGroups(a, root)
+	cli.Meant(root, meant)
 	root.AddCommand(cli.NewExplain(root.Name()), agents.NewVersion(a, cli.VersionOf("pipeops-runner", version, commit)), cli.NewMan(version))
 	root.InitDefaultCompletionCmd("completion")
 	optionalAgents(a, root)
 	return root
+}
+
+// meant are words of other tools.
+var meant = map[string][]string{
+	"agents":      {"agent", "clusters"},
+	"applyset":    {"set", "sets", "manifests"},
+	"apps":        {"app", "get", "list", "ls", "ps"},
+	"configmap":   {"cm", "config", "configmaps"},
+	"delete":      {"destroy", "down", "remove", "rm", "uninstall"},
+	"deploy":      {"create", "install", "run", "up", "update", "upgrade"},
+	"exec":        {"attach", "sh", "shell", "ssh"},
+	"helm":        {"chart", "release", "releases"},
+	"helm delete": {"uninstall"},
+	"helm deploy": {"apply", "install", "upgrade"},
+	"helm list":   {"ls"},
+	"helm status": {"get", "show"},
+	"job":         {"cronjob", "jobs"},
+	"logs":        {"log", "tail"},
+	"namespace":   {"namespaces", "ns"},
+	"node":        {"nodes"},
+	"secret":      {"env", "secrets"},
+	"source":      {"flux", "git", "repo", "sources"},
+	"status":      {"describe", "info", "inspect", "show"},
 }
 
 // addGroups adds the commands in the groups of the help.

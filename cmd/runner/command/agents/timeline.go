@@ -57,7 +57,7 @@ With -f, the command continues until interrupted.`,
 	cmdutil.NamespaceFlag(cmd, &c.query.Namespace)
 	f := cmd.Flags()
 	f.StringSliceVar(&c.types, "type", nil, "show only events of these types, such as app.failed")
-	f.DurationVar(&c.since, "since", 0, "show only events newer than this, such as 1h (default all)")
+	cli.DurationVar(f, &c.since, "since", 0, "show only events newer than this, such as 1h (default all)")
 	f.IntVar(&c.query.Limit, "limit", announce.DefaultTimelineLimit, "number of latest events to show")
 	f.BoolVarP(&c.follow, "follow", "f", false, "continue until interrupted")
 	c.out.AddList(cmd)

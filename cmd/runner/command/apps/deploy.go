@@ -62,7 +62,7 @@ strategy and so on (see the API's document).`,
 	cmd.Flags().BoolVar(&c.adopt, "adopt", false, "take over a Deployment, Service and the like of this name that the agent did not create; the cluster owner's policy must name adopt-app")
 	cmd.Flags().StringVarP(&c.file, "filename", "f", "", "file with the App, or - for standard input")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only
-	return cmd
+	return cli.Extra(cmd, "--image")
 }
 
 // args requires NAME unless a file may have it.

@@ -52,10 +52,13 @@ func (f *SpecFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.hosts, "host", nil, "host name of yours at which the gateway or the cluster's ingress serves the first port, as HOST[/PATH]; may be repeated")
 	fl.StringVar(&f.tlsSecret, "tls-secret", "", "TLS secret with the certificate of each --host")
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions( // fails for an unknown flag only
-		[]string{"Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"}, cobra.ShellCompDirectiveNoFileComp))
+		workloads, cobra.ShellCompDirectiveNoFileComp))
 	fl.StringSliceVar(&f.restartOn, "restart-on", nil, "restart the App when these change: secrets, config-maps, or none")
 	fl.StringVar(&f.sizing, "right-sizing", "", "fit the resource requests to the use: off, recommend or apply (bounds: in a file)")
 }
+
+// workloads are the types of workload. Their names are accepted in any case.
+var workloads = []string{"Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"}
 
 // AddContainer adds the flags for what everything has that runs.
 func (f *SpecFlags) AddContainer(cmd *cobra.Command) {
@@ -80,6 +83,11 @@ func (f *SpecFlags) Apply(spec *runnerapi.AppSpec) error {
 	}
 	if f.workload != "" {
 		spec.Type = runnerapi.AppType(f.workload)
+		for _, known := range workloads {
+			if strings.EqualFold(known, f.workload) {
+				spec.Type = runnerapi.AppType(known)
+			}
+		}
 	}
 	if f.replicas.Given {
 		spec.Replicas = &f.replicas.Value

@@ -31,7 +31,7 @@ func checkHistory(opts runnerapi.HistoryOptions, by string) error {
 	case by != "app" && by != "pod":
 		return errors.New("--by: is app or pod")
 	case opts.Since < 0 || opts.Since > runnerapi.MaxHistory:
-		return errors.New("--since: is a duration of at most 720h")
+		return errors.New("--since: is a duration of at most 30d")
 	case opts.Since == 0 && (opts.Step != 0 || by != "app"):
 		return errors.New("--step and --by are for --since")
 	}

@@ -61,7 +61,7 @@ func (c *LogsCommand) Flags(cmd *cobra.Command, follow string) {
 	cmdutil.NamespaceFlag(cmd, &c.Namespace)
 	f.BoolVarP(&c.Opts.Follow, "follow", "f", false, follow)
 	f.IntVar(&c.Opts.Tail, "tail", -1, "number of last lines of each pod; -1 for all")
-	f.DurationVar(&c.Opts.Since, "since", 0, "print only lines newer than this, e.g. 10m")
+	cli.DurationVar(f, &c.Opts.Since, "since", 0, "print only lines newer than this, e.g. 10m")
 	f.StringVar(&c.Opts.Grep, "grep", "", "print only lines that contain this text; no regular expression")
 	f.StringVarP(&c.Opts.Container, "container", "c", "", "container (default: the App's own)")
 	f.BoolVar(&c.prefix, "prefix", false, "put the pod's name before each line")

@@ -60,8 +60,8 @@ App counts them. These come from Prometheus, also for pods that are gone. The cl
 	out.Add(cmd)
 	cmdutil.NamespaceFlag(cmd, &namespace)
 	f := cmd.Flags()
-	f.DurationVar(&history.Since, "since", 0, "show metrics over time from this long ago, e.g. 24h, at most 720h")
-	f.DurationVar(&history.Step, "step", 0, "time between two values, e.g. 5m (default: about 240 values)")
+	cli.DurationVar(f, &history.Since, "since", 0, "show metrics over time from this long ago, e.g. 24h, at most 30d")
+	cli.DurationVar(f, &history.Step, "step", 0, "time between two values, e.g. 5m (default: about 240 values)")
 	f.StringVar(&by, "by", "app", "with --since: app for sums, pod for each pod")
 	return cmd
 }

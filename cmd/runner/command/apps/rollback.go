@@ -31,5 +31,5 @@ previous one. It becomes a new revision. The number of pods does not change.`,
 	}
 	w.Add(cmd)
 	cmd.Flags().Int64Var(&to.Revision, "to", 0, "revision to roll back to (default: the newest healthy one before the current one)")
-	return cmd
+	return cli.Extra(cmd, "--to")
 }

@@ -48,5 +48,5 @@ do not give stay.`,
 	fl.Int32("min", 0, "minimum number of pods with autoscaling")
 	fl.Int32("max", 0, "maximum number of pods with autoscaling")
 	fl.Int32("cpu-percent", 0, "target CPU use of autoscaling, in percent of the requested CPU")
-	return cmd
+	return cli.Extra(cmd, "--replicas")
 }

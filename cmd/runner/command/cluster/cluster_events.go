@@ -49,7 +49,7 @@ func NewEvents(a *cmdutil.CLI) *cobra.Command {
 	fl.StringVar(&filter.Name, "name", "", "list only events of the object with this name")
 	fl.StringVar(&filter.Type, "type", "", "list only Normal or Warning events")
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(eventTypes, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
-	fl.DurationVar(&filter.Since, "since", 0, "list only events newer than this")
+	cli.DurationVar(fl, &filter.Since, "since", 0, "list only events newer than this")
 	fl.IntVar(&filter.Limit, "limit", 200, "maximum number of events")
 	return cmd
 }

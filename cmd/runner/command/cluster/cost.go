@@ -36,7 +36,7 @@ They are in OpenCost's currency: US dollars, unless the cluster's owner has set 
 				return cli.Usage(errors.New("--by: is namespace or app"))
 			}
 			if opts.Since <= 0 || opts.Since > runnerapi.MaxHistory {
-				return cli.Usage(errors.New("--since: is a duration of at most 720h"))
+				return cli.Usage(errors.New("--since: is a duration of at most 30d"))
 			}
 			opts.ByApp = by == "app"
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
@@ -58,7 +58,7 @@ They are in OpenCost's currency: US dollars, unless the cluster's owner has set 
 	f := cmd.Flags()
 	f.StringVarP(&opts.Namespace, "namespace", "n", "", "show the costs of one namespace only")
 	f.StringVar(&by, "by", "namespace", "namespace, or app")
-	f.DurationVar(&opts.Since, "since", runnerapi.DefaultCostRange, "sum up costs from this long ago, at most 720h")
+	cli.DurationVar(f, &opts.Since, "since", runnerapi.DefaultCostRange, "sum up costs from this long ago, at most 30d")
 	return cmd
 }
 

@@ -132,7 +132,7 @@ earlier outcome and then continues.`,
 	write.AddWriting(cmd)
 	fl := cmd.Flags()
 	fl.Int64Var(&grace, "grace-period", 0, "seconds that pods get to terminate, instead of their own grace periods")
-	fl.DurationVar(&timeout, "timeout", 5*time.Minute, "how long to retry")
+	cli.DurationVar(fl, &timeout, "timeout", 5*time.Minute, "how long to retry")
 	fl.BoolVar(&options.Force, "force", false, "also evict pods that no controller creates again elsewhere: they are lost")
 	fl.BoolVar(&options.DeleteEmptyDirData, "delete-emptydir-data", false, "also evict pods with emptyDir volumes, whose data is lost")
 	return cmd

@@ -2,6 +2,7 @@ package cmdutil
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +20,12 @@ func (s *Scope) Add(cmd *cobra.Command, out *cli.Output) {
 	out.AddList(cmd)
 	NamespaceFlag(cmd, &s.Namespace)
 	cmd.Flags().BoolVarP(&s.All, "all-namespaces", "A", false, "list those of all namespaces that the agent manages")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if s.All && cmd.Flags().Changed("namespace") {
+			return cli.Usage(errors.New("--namespace names one namespace, and --all-namespaces means all: give one of them"))
+		}
+		return nil
+	}
 }
 
 // In lists what is in scope. The API lists one namespace at a time.

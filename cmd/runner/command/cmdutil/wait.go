@@ -28,7 +28,7 @@ type Waiting struct {
 // Add adds the flags to a command that waits for that long by default, or not at all. A --wait
 // without a time waits for at least that long.
 func (f *Waiting) Add(cmd *cobra.Command, initial time.Duration) {
-	cmd.Flags().DurationVar(&f.Limit, "wait", initial, "how long to wait for the outcome, as in --wait=5m; 0 to not wait")
+	cli.DurationVar(cmd.Flags(), &f.Limit, "wait", initial, "how long to wait for the outcome, as in --wait=5m; 0 to not wait")
 	cmd.Flags().Lookup("wait").NoOptDefVal = max(initial, DefaultWait).String()
 	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait, like --wait=0")
 }

@@ -53,5 +53,5 @@ Apps that use the config map restart when its content changes and their spec say
 	f.StringArrayVar(&from.literals, "from-literal", nil, "KEY=VALUE; may be repeated")
 	f.StringArrayVar(&from.files, "from-file", nil, "[KEY=]FILE; without KEY, the key is the file's name; may be repeated")
 	f.StringVar(&from.stdin, "from-stdin", "", "KEY whose value is read from standard input")
-	return cmd
+	return cli.Extra(cmd, "--from-literal")
 }

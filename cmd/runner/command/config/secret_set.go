@@ -68,7 +68,7 @@ Apps that use the secret restart when its content changes and their spec says so
 	f.StringVar(&c.from.stdin, "from-stdin", "", "KEY whose value is read from standard input")
 	c.certificate.add(f)
 	c.registry.add(f)
-	return cmd
+	return cli.Extra(cmd, "--from-literal")
 }
 
 func (c *secretSet) run(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, spec runnerapi.SecretSpec) error {

@@ -77,8 +77,8 @@ delete the Job. Its log stays as long as its pods do.`,
 	c.add(cmd, "Job")
 	c.spec.AddContainer(cmd)
 	cmd.Flags().Var(&c.retries, "retries", "number of retries of a failed pod (default: 3)")
-	cmd.Flags().DurationVar(&c.deadline, "deadline", 0, "time limit of the Job, with all retries (default: none)")
-	cmd.Flags().DurationVar(&c.ttl, "ttl", 0, "delete the pods and their log this long after the end (default: never)")
+	cli.DurationVar(cmd.Flags(), &c.deadline, "deadline", 0, "time limit of the Job, with all retries (default: none)")
+	cli.DurationVar(cmd.Flags(), &c.ttl, "ttl", 0, "delete the pods and their log this long after the end (default: never)")
 	return cmd
 }
 

@@ -79,8 +79,11 @@ names.`,
 
 // read joins the files, each as separate documents.
 func (c *applyCommand) read() (*manifestFiles, error) {
-	if c.set == "" || len(c.files) == 0 {
-		return nil, errors.New("give the manifests with -f FILE, and the name of their set with --applyset NAME")
+	switch {
+	case len(c.files) == 0:
+		return nil, errors.New("no manifests: give them with -f FILE")
+	case c.set == "":
+		return nil, errors.New("no name of the set that the manifests are: give it with --applyset NAME")
 	}
 	all := &manifestFiles{}
 	for _, name := range c.files {

@@ -75,7 +75,7 @@ func (c *buildRun) flags(cmd *cobra.Command) {
 	c.template.flags(f, "--path")
 	f.StringVar(&s.Run, "run", "", "name of the run; the same name with the same flags builds nothing again (default: a new name)")
 	f.BoolVarP(&c.follow, "follow", "f", false, "print the log as it arrives, and wait for the end")
-	f.DurationVar(&c.wait, "wait", 0, "how long to wait for the outcome, as in --wait=10m")
+	cli.DurationVar(f, &c.wait, "wait", 0, "how long to wait for the outcome, as in --wait=10m")
 	f.Lookup("wait").NoOptDefVal = defaultBuildWait.String()
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -32,8 +33,8 @@ func (t *buildTemplate) flags(f *pflag.FlagSet, context string) {
 	f.StringVar(&t.Resources.Requests.Memory, "memory", "", "memory request of the build, e.g. 512Mi")
 	f.StringVar(&t.Resources.Limits.CPU, "limit-cpu", "", "CPU limit of the build")
 	f.StringVar(&t.Resources.Limits.Memory, "limit-memory", "", "memory limit of the build")
-	f.DurationVar(&t.deadline, "deadline", 0, "time limit of the build (default 1h)")
-	f.DurationVar(&t.keep, "keep", 0, "how long to keep a finished build and its log (default 168h)")
+	cli.DurationVar(f, &t.deadline, "deadline", 0, "time limit of the build (default 1h)")
+	cli.DurationVar(f, &t.keep, "keep", 0, "how long to keep a finished build and its log (default 7d)")
 	f.IntVar(&t.History, "history", 0, "number of builds to keep (default 5)")
 }
 
