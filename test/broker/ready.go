@@ -41,10 +41,9 @@ func (b *Broker) await(ctx context.Context, exited <-chan struct{}) error {
 	})
 	switch {
 	case gone:
-		return fmt.Errorf("broker %s: the server ended while it started; its last words (%s):\n%s",
-			b.name, b.LogDir(), b.lastWords())
+		return fmt.Errorf("broker: the server ended while it started; its last words (%s):\n%s", b.LogDir(), b.lastWords())
 	case err != nil:
-		return fmt.Errorf("broker %s: not ready after %s (%w): %w; see %s", b.name, startTimeout, err, last, b.LogDir())
+		return fmt.Errorf("broker: not ready after %s (%w): %w; see %s", startTimeout, err, last, b.LogDir())
 	}
 	return nil
 }
@@ -87,7 +86,7 @@ func (b *Broker) Ctl(ctx context.Context, args ...string) ([]byte, error) {
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return out, fmt.Errorf("broker %s: rabbitmqctl: %w:\n%s", b.name, err, debian.Tail(out))
+		return out, fmt.Errorf("broker: rabbitmqctl: %w:\n%s", err, debian.Tail(out))
 	}
 	return out, nil
 }

@@ -83,9 +83,7 @@ func collect(t *testing.T, places map[string]string) {
 	places["the audit log at the control plane"], err = sys.ControlPlane(ctx, "agent", "audit", agentName, "-o", "json")
 	require.NoError(t, err)
 	places["the control plane's database"] = files(t, sys.DataDir(), func(name string) bool { return strings.HasPrefix(name, "controlplane.db") })
-	places["RabbitMQ's files"] = files(t, filepath.Dir(sys.Broker.LogDir()), func(name string) bool {
-		return filepath.Ext(name) != ".json" // the tests' own note of the passwords
-	})
+	places["RabbitMQ's files"] = files(t, filepath.Dir(sys.Broker.LogDir()), func(string) bool { return true })
 	for _, resource := range []string{placeApps, placeDeployments, placePods, "events.v1."} {
 		places[resource] = objects(t, resource, v1.NamespaceAll)
 	}
