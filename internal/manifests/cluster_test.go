@@ -1,7 +1,6 @@
 package manifests_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -542,14 +541,7 @@ metadata: {name: test-wheels}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: test-wheels}
 subjects: [{kind: ServiceAccount, name: pipeops-agent, namespace: pipeops}]
 `
-	kubectl := func(verb string) {
-		cmd := a.env.Cluster.KubectlCommand(context.Background(), verb, "-f", "-")
-		cmd.Stdin = bytes.NewReader([]byte(rights))
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
-	}
-	kubectl("apply")
-	t.Cleanup(func() { kubectl("delete") })
+	a.env.Apply(t, rights)
 	await.Until(t, "the rights hold", func() bool {
 		_, err := a.apply(manifests.Set{Namespace: production, Name: "rights"}, wheels, manifests.Options{DryRun: true})
 		return err == nil
