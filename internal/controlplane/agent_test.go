@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -214,17 +213,7 @@ func (c *cluster) renewWithProof(old string) error {
 	c.t.Helper()
 	body, err := json.Marshal(controlapi.RenewRequest{CSR: csr(c.t, newKey(c.t)), Clock: c.p.clock.now(), OldCertificate: old, Proof: "x"})
 	require.NoError(c.t, err)
-	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.p.Advertised().API+"/v1/agent/renew", bytes.NewReader(body))
-	require.NoError(c.t, err)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Pipeops-Cluster", c.uid)
-	resp, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: c.tls.Load(), DisableKeepAlives: true}}).Do(req)
-	require.NoError(c.t, err)
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode == http.StatusOK {
-		return nil
-	}
-	return problem.Read(resp)
+	return refusal(c.p.call(c.p.withTLS(c.tls.Load()), http.MethodPost, "/v1/agent/renew", string(body), "Pipeops-Cluster", c.uid))
 }
 
 func (p *plane) clonesOf(id string) []announce.Clone {

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -26,6 +27,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -226,15 +228,32 @@ func (p *plane) withTLS(config *tls.Config) *http.Client {
 	return &http.Client{Transport: transport, Timeout: time.Minute}
 }
 
-// get calls the control plane and passes the response on.
-func (p *plane) get(client *http.Client, path string, to func(*http.Response)) {
+// call calls the control plane and returns the answer, whose body is read. A call with a body has
+// JSON in it.
+func (p *plane) call(client *http.Client, method, path, body string, header ...string) *http.Response {
 	p.t.Helper()
-	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.Advertised().API+path, nil)
+	r, err := http.NewRequestWithContext(p.t.Context(), method, p.Advertised().API+path, strings.NewReader(body))
 	require.NoError(p.t, err)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
 	resp, err := client.Do(r)
 	require.NoError(p.t, err)
-	defer func() { _ = resp.Body.Close() }()
-	to(resp)
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(p.t, errors.Join(err, resp.Body.Close()))
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+	return resp
+}
+
+// refusal returns the problem of an answer; nil for one that is none.
+func refusal(resp *http.Response) error {
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	return problem.Read(resp)
 }
 
 // queued lists what waits to be announced, as TYPE SEQUENCE.

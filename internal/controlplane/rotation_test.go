@@ -17,7 +17,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
@@ -187,7 +186,7 @@ func TestFormerCA_RunnerRecovers(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, cert.Leaf.SerialNumber, leaf.SerialNumber)
 		for path, method := range map[string]string{announce.SnapshotPath: http.MethodGet, login.Path: http.MethodPost} {
-			err := p.asRunner(tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}, method, path)
+			err := refusal(p.call(p.client(tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}), method, path, ""))
 			requireProblem(t, err, controlapi.CodeCertificateUnknown, "key on record")
 		}
 	})
@@ -196,20 +195,6 @@ func TestFormerCA_RunnerRecovers(t *testing.T) {
 		require.Error(t, p.snapshotBy(l))
 		requireProblem(t, l.Check(t.Context()), controlapi.CodeCertificateUnknown, "revoked")
 	})
-}
-
-// asRunner calls the control plane with a certificate and returns its problem.
-func (p *plane) asRunner(cert tls.Certificate, method, path string) error {
-	p.t.Helper()
-	r, err := http.NewRequestWithContext(p.t.Context(), method, p.Advertised().API+path, nil)
-	require.NoError(p.t, err)
-	resp, err := p.client(cert).Do(r)
-	require.NoError(p.t, err)
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode == http.StatusOK {
-		return nil
-	}
-	return problem.Read(resp)
 }
 
 func TestCARotate_Abort(t *testing.T) {

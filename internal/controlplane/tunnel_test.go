@@ -180,7 +180,7 @@ func TestTunnelCalls_EndAttacks(t *testing.T) {
 
 func TestWebsocketTunnel(t *testing.T) {
 	p := start(t)
-	p.get(p.client(), server.WebsocketPath, func(resp *http.Response) { assert.Equal(t, http.StatusUnauthorized, resp.StatusCode, "a stranger") })
+	assert.Equal(t, http.StatusUnauthorized, p.call(p.client(), http.MethodGet, server.WebsocketPath, "").StatusCode, "a stranger")
 	c := p.registered("blocked")
 	tun, _ := c.connect(func(cfg *tunnel.Config) { // its own port is not there
 		cfg.ServerAddress, cfg.Websocket = "127.0.0.1:1", p.Advertised().API
