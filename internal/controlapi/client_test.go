@@ -23,6 +23,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 )
 
@@ -167,9 +168,7 @@ func TestClockSkew(t *testing.T) {
 }
 
 func TestClient_ReportsUnreachable(t *testing.T) {
-	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, closed.Close())
+	closed := freeport.Address(t)
 	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
@@ -178,7 +177,7 @@ func TestClient_ReportsUnreachable(t *testing.T) {
 		host, words string
 		patience    time.Duration
 	}{
-		"refused": {closed.Addr().String(), "refused", time.Minute},
+		"refused": {closed, "refused", time.Minute},
 		"silent":  {silent.Addr().String(), "did not answer in time", 50 * time.Millisecond},
 		"name":    {"nowhere.invalid:8443", "cannot be resolved", time.Minute},
 	} {
@@ -206,7 +205,7 @@ func TestClient_ReportsUnreachable(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		client := newClient(t, "https://"+closed.Addr().String(), &tls.Config{MinVersion: tls.VersionTLS13}, noChange)
+		client := newClient(t, "https://"+closed, &tls.Config{MinVersion: tls.VersionTLS13}, noChange)
 		_, err := client.Heartbeat(ctx, controlapi.Heartbeat{})
 		require.ErrorIs(t, err, context.Canceled)
 	})

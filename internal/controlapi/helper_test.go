@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"io"
 	"log"
 	"math/big"
@@ -19,10 +18,10 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 )
 
 // authority is a CA of a test.
@@ -159,18 +158,8 @@ func newTestToken(t testing.TB, fingerprint string) controlapi.Token {
 	return token
 }
 
-// requireProblem asserts the code, words of the message, and that there is a fix.
-func requireProblem(t *testing.T, err error, code controlapi.Code, words ...string) *controlapi.Error {
-	t.Helper()
-	var e *controlapi.Error
-	require.True(t, errors.As(err, &e), "%v", err)
-	assert.Equal(t, code, e.Code, e.Error())
-	assert.NotEmpty(t, e.Fix, e.Error())
-	for _, word := range words {
-		assert.Contains(t, e.Error(), word)
-	}
-	return e
-}
+// requireProblem is problemtest.Refused by a shorter name.
+var requireProblem = problemtest.Refused
 
 func soundRegister() controlapi.RegisterRequest {
 	return controlapi.RegisterRequest{Name: "shop", ClusterUID: "uid", CSR: "csr", AgentVersion: "1", RunnerAPIVersion: "v1", Clock: time.Now()}

@@ -33,6 +33,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 	"github.com/pipeops/pipeops-vm-agent/test/testmain"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
@@ -283,16 +284,8 @@ func (p *plane) state(id string) announce.State {
 	return a.State
 }
 
-func requireProblem(t *testing.T, err error, code controlapi.Code, words ...string) {
-	t.Helper()
-	var e *controlapi.Error
-	require.True(t, errors.As(err, &e), "%v", err)
-	assert.Equal(t, code, e.Code, e.Error())
-	assert.NotEmpty(t, e.Fix, e.Error())
-	for _, word := range words {
-		assert.Contains(t, e.Error(), word)
-	}
-}
+// requireProblem is problemtest.Refused by a shorter name.
+var requireProblem = problemtest.Refused
 
 // callsOf are METHOD PATH of each call in an OpenAPI document.
 func callsOf(t *testing.T, document io.Reader) (calls []string) {

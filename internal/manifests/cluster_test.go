@@ -347,13 +347,7 @@ func TestSet_StopsRefusedPods(t *testing.T) {
 	stopper := &workloadhealth.Stopper{
 		Checker: workloadhealth.New(env.Agent, app.StabilizationFor(time.Second)), Leads: func() bool { return true }, Log: zerolog.New(zerolog.NewTestWriter(t)),
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- stopper.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		assert.NoError(t, await.Receive(t, done, "the end of what stops workloads"))
-	})
+	await.Background(t, "what stops workloads", stopper.Run)
 	image, err := env.Cluster.LoadApp(t.Context(), "hello")
 	require.NoError(t, err)
 	name, err := env.Cluster.Kubectl(t.Context(), "get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")

@@ -143,7 +143,7 @@ func TestClient_EndsWithContext(t *testing.T) {
 		require.ErrorIs(t, await.Receive(t, failed, "the end of "+what), context.Canceled)
 	}
 
-	ctx, cancel = context.WithTimeout(ctxFor(t), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(ctxFor(t), 300*time.Millisecond)
 	defer cancel()
 	_, err := c.Cluster().Get(ctx)
 	assert.Equal(t, client.CodeUnreachable, codeOf(t, err))

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/pipeops/pipeops-vm-agent/test/launch"
 )
 
@@ -111,9 +113,9 @@ func (b *Broker) Stop(ctx context.Context) error {
 	}
 	if len(server) > 0 {
 		b.say("stopping")
-		wait, cancel := context.WithTimeout(ctx, 30*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
-		_ = poll(wait, func() bool { return len(b.processes("beam.smp")) == 0 })
+		_ = poll(ctx, func(context.Context) (bool, error) { return len(b.processes("beam.smp")) == 0, nil })
 	}
 	return b.killAll(ctx)
 }
@@ -122,12 +124,12 @@ func (b *Broker) Stop(ctx context.Context) error {
 func (b *Broker) killAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	err := poll(ctx, func() bool {
+	err := poll(ctx, func(context.Context) (bool, error) {
 		pids := b.processes("")
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		return len(pids) == 0
+		return len(pids) == 0, nil
 	})
 	if err != nil {
 		return fmt.Errorf("broker: its processes %v do not end: %w", b.processes(""), err)
@@ -162,15 +164,6 @@ func (b *Broker) processes(command string) []int {
 }
 
 // poll tries until it is so or the context ends.
-func poll(ctx context.Context, so func() bool) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !so() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-	return nil
+func poll(ctx context.Context, so wait.ConditionWithContextFunc) error {
+	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, so)
 }

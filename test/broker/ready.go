@@ -29,15 +29,15 @@ func (b *Broker) await(ctx context.Context, exited <-chan struct{}) error {
 	defer cancel()
 	var last error
 	gone := false
-	err := poll(ctx, func() bool {
+	err := poll(ctx, func(context.Context) (bool, error) {
 		select {
 		case <-exited:
 			gone = true
-			return true
+			return true, nil
 		default:
 		}
 		last = b.accepts(ctx)
-		return last == nil
+		return last == nil, nil
 	})
 	switch {
 	case gone:

@@ -5,7 +5,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 )
 
 const enrolmentDoc = "docs/operator/enrolment.md"
@@ -79,13 +79,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-func codeOf(err error) controlapi.Code {
-	var e *controlapi.Error
-	if errors.As(err, &e) {
-		return e.Code
-	}
-	return ""
-}
+var codeOf = problemtest.Code
 
 // TestEnrolmentDocs_Commands runs every block of docs/operator/enrolment.md, with
 // clusters that register as agents do.
