@@ -24,8 +24,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/castore"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
-	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 )
 
 // Noon is the time at which the clock of the data begins.
@@ -135,5 +135,11 @@ func Request(t *testing.T) (key *ecdsa.PrivateKey, csr, fingerprint string) {
 	return key, csr, controlapi.Fingerprint(&x509.Certificate{RawSubjectPublicKeyInfo: parsed.RawSubjectPublicKeyInfo})
 }
 
-// Refused is problemtest.Refused, for those who import this package.
-var Refused = problemtest.Refused
+// Refused checks an error's code and that it has all words, in the detail or in the fix.
+func Refused(t *testing.T, err error, code problem.Code, words ...string) {
+	t.Helper()
+	require.Truef(t, problem.Is(err, code), "want %s, got %v", code, err)
+	for _, w := range words {
+		require.ErrorContains(t, err, w)
+	}
+}
