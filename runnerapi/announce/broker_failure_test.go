@@ -29,7 +29,7 @@ func TestPublish_EndsOnSilentNetwork(t *testing.T) {
 	wire := faultproxy.New(t, b.Address())
 	cfg := config(b, broker.UserControlPlane)
 	cfg.URLs = []string{b.URLAt(broker.UserControlPlane, wire.Addr())}
-	p, ch := publisher(t, cfg), channel(t, b)
+	p, ch := publisher(t, cfg), broker.Channel(t, b, broker.UserControlPlane)
 	announced(t, p, makeEvents(t, "before", 1, 1)) // the exchange is there
 	queue := rabbitmq.RunnerQueue("order")
 	_, err := rabbitmq.DeclareQueue(ch, queue)

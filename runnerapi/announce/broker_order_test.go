@@ -55,7 +55,7 @@ func backlog(t *testing.T, b broker.Endpoint, runner string, count uint64) rabbi
 	p := publisher(t, config(b, broker.UserControlPlane))
 	announced(t, p, makeEvents(t, "warm", 1, 1)) // the exchange is there
 	q := rabbitmq.RunnerQueue(runner)
-	_, err := rabbitmq.DeclareQueue(channel(t, b), q)
+	_, err := rabbitmq.DeclareQueue(broker.Channel(t, b, broker.UserControlPlane), q)
 	require.NoError(t, err)
 	announced(t, p, forRunner(runner, makeEvents(t, runner, 1, count)))
 	return q

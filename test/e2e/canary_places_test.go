@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -143,11 +142,7 @@ func goneMeanwhile(err error) error {
 // heard, as it was sent.
 func hearEverything(t *testing.T) func() string {
 	t.Helper()
-	conn, err := amqp.DialTLS(sys.Broker.URL(broker.UserControlPlane), sys.Broker.TLSConfig())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	ch, err := conn.Channel()
-	require.NoError(t, err)
+	ch := broker.Channel(t, sys.Broker, broker.UserControlPlane)
 	queue, err := ch.QueueDeclare("pipeops.canary", false, true, true, false, nil)
 	require.NoError(t, err)
 	require.NoError(t, ch.QueueBind(queue.Name, "#", rabbitmq.Exchange, false, nil))
@@ -162,7 +157,7 @@ func hearEverything(t *testing.T) func() string {
 		}
 	}()
 	return func() string {
-		assert.NoError(t, conn.Close())
+		assert.NoError(t, ch.Close())
 		await.Closed(t, done, "the end of what was heard")
 		return heard.String()
 	}
