@@ -3,7 +3,6 @@ package controlapi_test
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 // authority is a CA of a test.
@@ -32,8 +32,7 @@ type authority struct {
 
 func newAuthority(t testing.TB) authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	key := selfsigned.Key(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, IsCA: true,
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 		NotBefore: time.Now().AddDate(-1, 0, 0), NotAfter: time.Now().AddDate(1, 0, 0)}
@@ -53,8 +52,7 @@ func (a authority) pool() *x509.CertPool {
 // issue makes a certificate as the control plane's CA would.
 func (a authority) issue(t testing.TB, change func(*x509.Certificate)) tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	key := selfsigned.Key(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "leaf"},
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().AddDate(0, 3, 0)}

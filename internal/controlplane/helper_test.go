@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -34,6 +33,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 	"github.com/pipeops/pipeops-vm-agent/test/testmain"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
@@ -111,7 +111,7 @@ type cluster struct {
 
 func (p *plane) cluster(name string) *cluster {
 	p.t.Helper()
-	c := &cluster{t: p.t, p: p, name: name, uid: "uid-of-" + name, key: newKey(p.t)}
+	c := &cluster{t: p.t, p: p, name: name, uid: "uid-of-" + name, key: selfsigned.Key(p.t)}
 	trust := controlapi.Trust{Fingerprint: controlapi.Fingerprint(p.ca.Certificate()), Now: p.clock.now}
 	cfg, err := trust.TLSConfig(p.Advertised().API)
 	require.NoError(p.t, err)
@@ -126,13 +126,6 @@ func (p *plane) cluster(name string) *cluster {
 
 // origin is in the cluster that the agent registered from.
 func (c *cluster) origin() controlapi.Origin { return controlapi.Origin{ClusterUID: c.uid} }
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	return key
-}
 
 func csr(t *testing.T, key *ecdsa.PrivateKey) string {
 	t.Helper()

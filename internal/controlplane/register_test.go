@@ -18,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
@@ -127,7 +128,7 @@ func TestToken_OnlyEnrols(t *testing.T) {
 	calls := callsOf(t, p.call(client, http.MethodGet, "/openapi.json", "").Body)
 	token := p.token(approve)
 	may := map[string]bool{"POST /v1/agents/register": true, "POST /v1/tokens/check": true}
-	body, err := json.Marshal(controlapi.RenewRequest{CSR: csr(t, newKey(t)), Clock: p.clock.now()}) // the only one that is read first
+	body, err := json.Marshal(controlapi.RenewRequest{CSR: csr(t, selfsigned.Key(t)), Clock: p.clock.now()}) // the only one that is read first
 	require.NoError(t, err)
 	tried := 0
 	for _, call := range append(calls, "GET "+announce.SnapshotPath, "GET "+announce.SnapshotPath+"/shop", "GET "+announce.SnapshotPath+"/"+victim.id.AgentID+"/timeline") {
@@ -141,7 +142,7 @@ func TestToken_OnlyEnrols(t *testing.T) {
 	assert.GreaterOrEqual(t, tried, 6, "the calls are listed")
 
 	// A thief does not have what the body could prove instead of TLS.
-	_, err = victim.client.Recover(t.Context(), victim.id.Certificate, newKey(t), csr(t, newKey(t)))
+	_, err = victim.client.Recover(t.Context(), victim.id.Certificate, selfsigned.Key(t), csr(t, selfsigned.Key(t)))
 	requireProblem(t, err, controlapi.CodeCertificateUnknown)
 	// It can ask to be let in, and is nobody until then.
 	thief := p.waiting("thief", token)

@@ -22,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 // rotate takes a step by a command beside the control plane, which takes it up.
@@ -81,7 +82,7 @@ func (c *cluster) beatCAs() controlapi.HeartbeatAnswer {
 
 func (c *cluster) renew() {
 	c.t.Helper()
-	key := newKey(c.t)
+	key := selfsigned.Key(c.t)
 	id, err := c.client.Renew(c.t.Context(), csr(c.t, key))
 	require.NoError(c.t, err)
 	c.adopt(id, key)
@@ -150,7 +151,7 @@ func TestFormerCA_AgentRecovers(t *testing.T) {
 	t.Run("but not with a key that is not its own", func(t *testing.T) {
 		// Whoever has stolen the old CA's key can make certificates, but no keys.
 		stolen := awake.id
-		_, err := asleep.client.Recover(t.Context(), stolen.Certificate, newKey(t), csr(t, newKey(t)))
+		_, err := asleep.client.Recover(t.Context(), stolen.Certificate, selfsigned.Key(t), csr(t, selfsigned.Key(t)))
 		requireProblem(t, err, controlapi.CodeCertificateUnknown)
 	})
 }
@@ -177,7 +178,7 @@ func TestFormerCA_RunnerRecovers(t *testing.T) {
 	t.Run("not with another key", func(t *testing.T) {
 		old, err := ca.Open(stolen, ca.Domains{}, ca.LogFunc(func(ca.Record) error { return nil }), p.clock.now)
 		require.NoError(t, err)
-		key := newKey(t)
+		key := selfsigned.Key(t)
 		forged := *cert.Leaf
 		forged.PublicKey = key.Public()
 		issued, err := old.Renew(&forged, time.Hour, "test")
