@@ -181,15 +181,13 @@ pin-charts: ## Write the digests of the components' charts, as their projects pu
 	go run ./scripts/pincharts
 
 ##@ Parts, one by one
-.PHONY: cluster-up cluster-down broker-up broker-down
+.PHONY: cluster-up cluster-down broker
 cluster-up: ## Start the test cluster "dev"
 	@go run ./test/cluster/cmd/cluster up --name dev
 cluster-down: ## Stop the test cluster "dev"
 	@go run ./test/cluster/cmd/cluster down --name dev
-broker-up: ## Start a private RabbitMQ "dev"
-	@go run ./test/broker/cmd/broker up --name dev
-broker-down: ## Stop the private RabbitMQ "dev"
-	@go run ./test/broker/cmd/broker down --name dev
+broker: ## Run a private RabbitMQ until you interrupt it
+	@go run ./test/debian/cmd/server run broker
 
 ##@ Checks, one by one
 .PHONY: check-setup

@@ -16,13 +16,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
 // TestAlert_ReachesControlPlane sends an alert as Alertmanager does, and finds it as an event that
 // waits for the broker. The port is open while the token's file exists.
 func TestAlert_ReachesControlPlane(t *testing.T) {
-	address, file := freeAddress(t), filepath.Join(t.TempDir(), "token")
+	address, file := freeport.Address(t), filepath.Join(t.TempDir(), "token")
 	p := planetest.Start(t)
 	run(t, p, t.TempDir(), token(t, p), func(c *config.Config) { c.MetricsAddress, c.AlertsTokenFile, c.MetricsOnDemand = address, file, true })
 	id := p.AwaitOnline(t, time.Time{})
@@ -62,7 +63,7 @@ func TestAlert_ReachesControlPlane(t *testing.T) {
 		Fingerprint: "7df1dc9aa9e0c1b8", Name: "PipeOpsAppFailed", Severity: "critical", Namespace: "shop", App: "web",
 		Summary: "shop/web does not serve", StartedAt: started,
 	}}, alerts)
-	text := numbers(t, address)
+	text := answerOf(t, address, "/metrics")
 	assert.Contains(t, text, "\npipeops_agent_alerts_total{result=\"sent\"} 1\n")
 	assert.Contains(t, text, "\npipeops_agent_alerts_total{result=\"known\"} 1\n")
 

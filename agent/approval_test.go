@@ -3,7 +3,6 @@ package agent_test
 import (
 	"bytes"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -26,6 +25,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
@@ -41,26 +41,18 @@ func approvedToken(t *testing.T, p *planetest.Plane) string {
 func observed(t *testing.T, p *planetest.Plane, dir, token string, change ...func(*agent.Options)) (r *running, log *logbook.Book, ready func() string) {
 	t.Helper()
 	log = &logbook.Book{}
-	opts := optionsOf(t, p, dir, token, func(c *config.Config) { c.HealthAddress = freeAddress(t) })
+	opts := optionsOf(t, p, dir, token, func(c *config.Config) { c.HealthAddress = freeport.Address(t) })
 	opts.Log = zerolog.New(log)
 	for _, f := range change {
 		f(&opts)
 	}
-	return launch(t, opts), log, func() string { return readiness(t, opts.Config.HealthAddress) }
+	return launch(t, opts), log, func() string { return answerOf(t, opts.Config.HealthAddress, "/readyz") }
 }
 
-func freeAddress(t *testing.T) string {
+// answerOf is what a path of an address says; empty while nothing answers.
+func answerOf(t *testing.T, address, path string) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
-// readiness is what /readyz says; empty while nothing answers.
-func readiness(t *testing.T, address string) string {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/readyz", nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
 	require.NoError(t, err)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {

@@ -73,14 +73,7 @@ data:
     rules: [{name: all, commands: ["*", exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api,
         put-release, rollback-release, delete-release, put-build, put-source], kinds: ["*"], hosts: ["*"], annotations: ["*"], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]
 `} {
-		kubectl := func(verb string) {
-			cmd := s.env.Cluster.KubectlCommand(context.Background(), verb, "-f", "-")
-			cmd.Stdin = strings.NewReader(manifest)
-			out, err := cmd.CombinedOutput()
-			require.NoError(t, err, string(out))
-		}
-		kubectl("apply")
-		t.Cleanup(func() { kubectl("delete") })
+		s.env.Apply(t, manifest)
 	}
 	s.vars = append(s.vars, "NODE="+s.env.Cluster.NodeName())
 }

@@ -17,16 +17,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/test/hostile"
 )
 
 // TestHealthPort_HostilePeers: one pod takes all that it may and sends slowly; the kubelet still
 // gets its replies.
 func TestHealthPort_HostilePeers(t *testing.T) {
-	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := free.Addr().String()
-	require.NoError(t, free.Close())
+	address := freeport.Address(t)
 	stop, err := newHealth().serve(t.Context(), address, "v1", zerolog.Nop())
 	require.NoError(t, err)
 	defer stop()

@@ -1,8 +1,6 @@
 package agent_test
 
 import (
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -13,12 +11,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
 // TestMetrics reads those of a real agent that has carried out a command.
 func TestMetrics(t *testing.T) {
-	at, p := freeAddress(t), planetest.Start(t)
+	at, p := freeport.Address(t), planetest.Start(t)
 	run(t, p, t.TempDir(), token(t, p), func(c *config.Config) { c.MetricsAddress = at })
 	c := visitor(t, p, "tallier", "", p.AwaitOnline(t, time.Time{}))
 	_, err := c.Namespaces().Set(t.Context(), "tallied", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
@@ -26,7 +25,7 @@ func TestMetrics(t *testing.T) {
 
 	var text string
 	await.Until(t, "the numbers", func() bool {
-		text = numbers(t, at)
+		text = answerOf(t, at, "/metrics")
 		return strings.Contains(text, "\npipeops_agent_leading 1\n") && strings.Contains(text, "\npipeops_agent_ready 1\n")
 	})
 	for _, want := range []string{
@@ -45,16 +44,4 @@ func TestMetrics(t *testing.T) {
 		assert.False(t, strings.Contains(text, secret), "%s is told", secret)
 	}
 	assert.Less(t, strings.Count(text, "\n"), 700, "lines: what nobody asks for is left out")
-}
-
-func numbers(t *testing.T, at string) string {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at+"/metrics", nil)
-	require.NoError(t, err)
-	resp, err := http.DefaultClient.Do(r)
-	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	return string(text)
 }

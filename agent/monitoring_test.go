@@ -1,7 +1,6 @@
 package agent_test
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 	"strings"
@@ -62,14 +61,7 @@ func (s *shop) monitor(t *testing.T) {
 	for name, port := range map[string]string{"prometheus": "http", "loki": "http-metrics", "opencost": "http"} {
 		manifests += fmt.Sprintf(component, name, port, at.Hostname(), at.Port())
 	}
-	kubectl := func(ctx context.Context, verb string) {
-		cmd := s.env.Cluster.KubectlCommand(ctx, verb, "-f", "-")
-		cmd.Stdin = strings.NewReader(manifests)
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
-	}
-	kubectl(t.Context(), "apply")
-	t.Cleanup(func() { kubectl(context.Background(), "delete") })
+	s.env.Apply(t, manifests)
 }
 
 // readMonitoring runs the command line's examples of what the components know.

@@ -1,8 +1,6 @@
 package agent_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -24,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 func keyOf(t *testing.T, creds credentials.Credentials) string {
@@ -36,8 +35,7 @@ func keyOf(t *testing.T, creds credentials.Credentials) string {
 // customerCA certifies a Runner's public key, as openssl does by docs/cluster-owner/policy.md.
 func customerCA(t *testing.T) (root string, certify func(name string, creds credentials.Credentials) []byte) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	key := selfsigned.Key(t)
 	ca := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Customer CA"}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),

@@ -9,7 +9,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -218,10 +218,7 @@ func TestTLS_SameUntilRenewal(t *testing.T) {
 // attempt would be a handshake of every agent.
 func TestTunnels_FailedAttemptSendsNoHeartbeat(t *testing.T) {
 	a := newTold(t, issued(t))
-	closed, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, closed.Close())
-	a.heartbeat(closed.Addr().String())
+	a.heartbeat(freeport.Address(t))
 	ctx, stop := context.WithCancel(t.Context())
 	var parts sync.WaitGroup
 	defer parts.Wait()

@@ -3,7 +3,6 @@ package deployments_test
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"io"
 	"os"
 	"slices"
@@ -19,9 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
+	"github.com/pipeops/pipeops-vm-agent/test/golden"
 )
 
-var update = flag.Bool("update", false, "regenerate the file")
+// made is what makes the committed files.
+const made = "go generate ./deployments/..."
 
 func TestManifest_UpToDate(t *testing.T) {
 	for file, manifest := range map[string]func() ([]byte, error){
@@ -30,19 +31,8 @@ func TestManifest_UpToDate(t *testing.T) {
 	} {
 		want, err := manifest()
 		require.NoError(t, err)
-		isUpToDate(t, file, want)
+		golden.Check(t, file, string(want), made)
 	}
-}
-
-// isUpToDate compares a committed file with what it is made from, or writes it.
-func isUpToDate(t *testing.T, file string, want []byte) {
-	t.Helper()
-	if *update {
-		require.NoError(t, os.WriteFile(file, want, 0o600))
-	}
-	got, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), string(got), "%s is stale: run `go generate ./deployments/...`", file)
 }
 
 // TestRights_SelfUpdate keeps the optional right for self-update narrow.
@@ -63,7 +53,7 @@ func TestChart_UpToDate(t *testing.T) {
 	templates, err := deployments.Chart()
 	require.NoError(t, err)
 	for name, want := range templates {
-		isUpToDate(t, name, want)
+		golden.Check(t, name, string(want), made)
 	}
 }
 
@@ -78,7 +68,7 @@ func TestChart_DashboardsUpToDate(t *testing.T) {
 		for _, name := range names {
 			want, err := os.ReadFile("grafana/" + name + ".json")
 			require.NoError(t, err)
-			isUpToDate(t, folder+"/"+name+".json", want)
+			golden.Check(t, folder+"/"+name+".json", string(want), made)
 		}
 	}
 }

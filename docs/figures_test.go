@@ -1,17 +1,13 @@
 package docs_test
 
 import (
-	"flag"
-	"os"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
+	"github.com/pipeops/pipeops-vm-agent/test/golden"
 )
-
-var update = flag.Bool("update", false, "write the tables of bench.md and chaos.md")
 
 //go:generate go test . -run TestBenchPages_UpToDate -update
 
@@ -24,14 +20,9 @@ func TestBenchPages_UpToDate(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, set.Check())
 			page := figures.Page(part)
-			have := read(t, page)
-			want, err := set.Put([]byte(have))
+			want, err := set.Put([]byte(read(t, page)))
 			require.NoError(t, err)
-			if *update {
-				require.NoError(t, os.WriteFile(page, want, 0o644))
-				return
-			}
-			assert.Equal(t, string(want), have, "run: go generate ./docs")
+			golden.Check(t, page, string(want), "go generate ./docs")
 		})
 	}
 }

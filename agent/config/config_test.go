@@ -146,14 +146,10 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("a: &a [*a]\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		path := filepath.Join(t.TempDir(), "agent.yaml")
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, text, 0o600))
 		flags := pflag.NewFlagSet("agent", pflag.ContinueOnError)
 		config.AddFlags(flags)
-		if err := flags.Parse([]string{"--config", path}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, flags.Parse([]string{"--config", path}))
 		if c, err := config.Load(flags, func(k string) string { return sound[k] }); err == nil && c.ClusterName == "" {
 			t.Fatal("accepted without a name")
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
@@ -52,7 +53,7 @@ func TestWriteBundle_HidesSecrets(t *testing.T) {
 	opts := options(t, planetest.Start(t))
 	opts.Config.Token += "canary"
 	opts.Config.K3sToken = "K10canary-k3s::server:canary"
-	opts.Kubernetes = &rest.Config{Host: "https://" + closedPort(t), BearerToken: "canary-bearer", Password: "canary-password"}
+	opts.Kubernetes = &rest.Config{Host: "https://" + freeport.Address(t), BearerToken: "canary-bearer", Password: "canary-password"}
 	opts.ConfigErr = errors.New("somebody logged canary-bearer and " + opts.Config.Token + " and password=canary-unknown")
 	report := doctor.Examine(t.Context(), opts)
 	file := filepath.Join(t.TempDir(), "support.tar.gz")

@@ -20,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
@@ -84,7 +85,7 @@ func TestExamine_ReportsMissingRights(t *testing.T) {
 func TestExamine_ClusterUnavailable(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	opts := options(t, planetest.Start(t))
-	report := doctor.Examine(t.Context(), in(opts, &rest.Config{Host: "https://" + closedPort(t)}))
+	report := doctor.Examine(t.Context(), in(opts, &rest.Config{Host: "https://" + freeport.Address(t)}))
 	requireOnly(t, report, "kubernetes")
 	assert.Contains(t, finding(t, report, "kubernetes").Detail, "does not answer")
 	assert.Equal(t, doctor.Skipped, finding(t, report, "resource").Status)

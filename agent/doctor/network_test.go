@@ -16,17 +16,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
-
-// closedPort is an address where nothing listens.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return l.Addr().String()
-}
 
 func TestExamine_TokenStaysUnused(t *testing.T) {
 	p := planetest.Start(t)
@@ -53,7 +45,7 @@ func TestExamine_ReportsFaults(t *testing.T) {
 			"proxy", "not known", "PIPEOPS_CONTROL_PLANE_URL"},
 		"unknown name": {func(_ *testing.T, o *doctor.Options) { o.Config.ControlPlaneURL = "https://nowhere.invalid" },
 			"dns", "nowhere.invalid", "DNS"},
-		"nothing listens": {func(t *testing.T, o *doctor.Options) { o.Config.ControlPlaneURL = "https://" + closedPort(t) },
+		"nothing listens": {func(t *testing.T, o *doctor.Options) { o.Config.ControlPlaneURL = "https://" + freeport.Address(t) },
 			"tcp", "refused", "serve"},
 		"large packets are lost": {func(t *testing.T, o *doctor.Options) {
 			l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts
@@ -64,7 +56,7 @@ func TestExamine_ReportsFaults(t *testing.T) {
 		"another control plane": {func(_ *testing.T, o *doctor.Options) { o.Config.ControlPlaneURL = other.URL() },
 			"tls", "fingerprint", "made the token"},
 		"dead proxy": {func(t *testing.T, o *doctor.Options) {
-			t.Setenv("HTTPS_PROXY", "http://somebody:canary@"+closedPort(t))
+			t.Setenv("HTTPS_PROXY", "http://somebody:canary@"+freeport.Address(t))
 			t.Setenv("NO_PROXY", "")
 			o.Config.ControlPlaneURL = "https://cp.example.com" // a proxy is not asked for this machine
 		}, "proxy", "somebody:xxxxx@127.0.0.1", "NO_PROXY"},

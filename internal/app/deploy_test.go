@@ -2,7 +2,6 @@ package app_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -21,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
@@ -64,13 +64,7 @@ func deploy(t *testing.T, e *app.Engine, k runnerapi.Key, spec runnerapi.AppSpec
 	return a
 }
 
-func code(err error) runnerapi.Code {
-	p := &runnerapi.Error{}
-	if errors.As(err, &p) {
-		return p.Code
-	}
-	return ""
-}
+var code = problemtest.Code
 
 func TestDeploy_CreatesObjects(t *testing.T) {
 	t.Parallel()

@@ -94,10 +94,9 @@ type history struct {
 func follow(t *testing.T, e *app.Engine, k runnerapi.Key) *history {
 	t.Helper()
 	h := &history{}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- e.Events(ctx, k, runnerapi.EventOptions{Follow: true}, h.hear) }()
-	t.Cleanup(func() { cancel(); assert.NoError(t, await.Receive(t, done, "the end of the events")) })
+	await.Background(t, "the events", func(ctx context.Context) error {
+		return e.Events(ctx, k, runnerapi.EventOptions{Follow: true}, h.hear)
+	})
 	return h
 }
 

@@ -321,9 +321,7 @@ func TestAudit_FollowsHead(t *testing.T) {
 
 func FuzzDecodeBatch(f *testing.F) {
 	_, text, err := audit.Link(runnerapi.AuditHead{}, []runnerapi.AuditRecord{record(1), record(2)})
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Add(text)
 	f.Add([]byte("{}\nx\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -2,7 +2,6 @@ package build_test
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -13,7 +12,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -120,14 +118,7 @@ func (w *workshop) agent() *build.Client {
 
 func (w *workshop) apply(manifest []byte) {
 	w.t.Helper()
-	kubectl := func(verb string) {
-		cmd := w.env.Cluster.KubectlCommand(context.Background(), verb, "-f", "-")
-		cmd.Stdin = bytes.NewReader(manifest)
-		out, err := cmd.CombinedOutput()
-		require.NoError(w.t, err, string(out))
-	}
-	kubectl("apply")
-	w.t.Cleanup(func() { kubectl("delete") })
+	w.env.Apply(w.t, string(manifest))
 	require.Eventually(w.t, func() bool { // a namespace's first ServiceAccount comes a moment later
 		_, err := w.env.Cluster.Kubectl(context.Background(), "-n", builds, "get", "serviceaccount", "default")
 		return err == nil
@@ -220,7 +211,6 @@ func TestBuild_FromGitToRegistry(t *testing.T) {
 	t.Run("a held delete", func(t *testing.T) { w.heldDelete(t) })
 	t.Run("image", func(t *testing.T) { w.builtAndPushed(t, commit) })
 	t.Run("a step that fails", func(t *testing.T) { w.failingStep(t) })
-	t.Run("pods are bounded", func(t *testing.T) { w.bounded(t) })
 	for _, further := range []struct {
 		name string
 		run  func(*testing.T)
@@ -397,26 +387,6 @@ func (w *workshop) causes(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.Run(t.Context(), key("refused"), w.spec(), byTest)
 	require.ErrorContains(t, err, "names no image")
-}
-
-// bounded has pods refused that ask for more than a build does: the namespace's pod
-// security lets them through.
-func (w *workshop) bounded(t *testing.T) {
-	for _, bad := range []string{
-		`{"containers":[{"name":"a","image":"a"}]}`,
-		`{"securityContext":{"runAsNonRoot":true,"runAsUser":0},"containers":[{"name":"a","image":"a"}]}`,
-		`{"securityContext":{"runAsNonRoot":true},"hostPID":true,"containers":[{"name":"a","image":"a"}]}`,
-		`{"securityContext":{"runAsNonRoot":true},"containers":[{"name":"a","image":"a","securityContext":{"privileged":true}}]}`,
-		`{"securityContext":{"runAsNonRoot":true},"containers":[{"name":"a","image":"a","securityContext":{"capabilities":{"add":["SYS_ADMIN"]}}}]}`,
-		`{"securityContext":{"runAsNonRoot":true},"volumes":[{"name":"v","hostPath":{"path":"/"}}],"containers":[{"name":"a","image":"a"}]}`,
-	} {
-		cmd := w.env.Cluster.KubectlCommand(t.Context(), "create", "--dry-run=server", "-f", "-")
-		cmd.Stdin = strings.NewReader(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"` + builds + `","name":"bad"},"spec":` + bad + `}`)
-		out, err := cmd.CombinedOutput()
-		var exit *exec.ExitError
-		require.ErrorAs(t, err, &exit, bad)
-		assert.Contains(t, string(out), "in a namespace for builds", bad)
-	}
 }
 
 func contents(t *testing.T, layer io.ReadCloser) map[string]string {

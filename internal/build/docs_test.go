@@ -30,6 +30,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
@@ -52,7 +53,10 @@ CMD ["/bin/sh", "-c", "sleep 3600"]
 	)
 	env := f.runner(t)
 	for page, says := range map[string]string{"git.md": "pushed " + f.registry, "builds.md": "deleted: build " + builds + "/web"} {
-		out := run(t, env, here.Replace(withBuilder(t, page)))
+		blocks, err := harness.Named("docs/deployer/"+page, "sh")
+		require.NoError(t, err)
+		require.NotEmpty(t, blocks["builder"], page)
+		out := run(t, env, here.Replace(blocks["builder"]))
 		assert.Contains(t, out, says, page)
 		assert.NotContains(t, out, password, page)
 	}
@@ -61,18 +65,6 @@ CMD ["/bin/sh", "-c", "sleep 3600"]
 	assert.Contains(t, a.Spec.Image, f.registry+"/shop/web@sha256:")
 	require.NoError(t, f.keeper.Delete(t.Context(), f.key, byTest))
 	require.NoError(t, f.engine.Delete(t.Context(), f.key, byTest))
-}
-
-// withBuilder is the block of a page that needs a builder.
-func withBuilder(t *testing.T, page string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "deployer", page))
-	require.NoError(t, err)
-	_, block, found := strings.Cut(string(text), "\n```sh builder\n")
-	require.True(t, found, page)
-	block, _, found = strings.Cut(block, "```")
-	require.True(t, found, page)
-	return block
 }
 
 func run(t *testing.T, env []string, text string) string {

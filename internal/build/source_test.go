@@ -1,7 +1,6 @@
 package build_test
 
 import (
-	"bytes"
 	"context"
 	"strings"
 	"sync"
@@ -115,12 +114,12 @@ func (w *workshop) follower(t *testing.T) *follower {
 	f := &follower{workshop: w, t: t, policy: policy.New("a test"), key: runnerapi.Key{Namespace: shop, Name: "web"}}
 	sources, err := deployments.Sources()
 	require.NoError(t, err)
-	f.kubectl(sources, "apply", "--server-side", "-f", "-")
-	t.Cleanup(func() { f.kubectl(sources, "delete", "-f", "-") })
+	w.env.Apply(t, string(sources))
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop, Labels: objectmeta.Labels()}}
 	w.create(ns)
 	t.Cleanup(func() { assert.NoError(t, w.env.Client.Delete(context.Background(), ns)) })
-	f.kubectl(nil, "create", "rolebinding", "pipeops-agent", "-n", shop, "--clusterrole=pipeops-agent-namespace", "--serviceaccount=pipeops:pipeops-agent")
+	_, err = w.env.Cluster.Kubectl(t.Context(), "create", "rolebinding", "pipeops-agent", "-n", shop, "--clusterrole=pipeops-agent-namespace", "--serviceaccount=pipeops:pipeops-agent")
+	require.NoError(t, err)
 
 	ssh := w.server.StartSSHAt(t, w.env.Cluster.HostIP())
 	key := map[string]string{"url": ssh.URL("shop.git"), "identity": string(ssh.Identity), "known_hosts": string(ssh.KnownHosts)}
@@ -139,14 +138,6 @@ func (w *workshop) follower(t *testing.T) *follower {
 	f.allow(building)
 	f.start()
 	return f
-}
-
-func (f *follower) kubectl(stdin []byte, args ...string) {
-	f.t.Helper()
-	cmd := f.env.Cluster.KubectlCommand(context.Background(), args...)
-	cmd.Stdin = bytes.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
-	require.NoError(f.t, err, string(out))
 }
 
 func (f *follower) allow(text string) {

@@ -1,7 +1,6 @@
 package chartgrant_test
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -97,13 +96,7 @@ func begin(t *testing.T) *scene {
 	s.agent, err = client.New(env.Agent, client.Options{Scheme: env.Client.Scheme()})
 	require.NoError(t, err)
 	s.releases = helm.New(env.Agent, helm.Options{Namespace: kubetest.AgentNamespace, Render: rendertest.Process(t), Log: zerolog.New(zerolog.NewTestWriter(t))})
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.releases.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		assert.NoError(t, await.Receive(t, done, "the end of the agent's releases"))
-	})
+	await.Background(t, "the agent's releases", s.releases.Run)
 	return s
 }
 

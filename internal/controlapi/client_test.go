@@ -3,9 +3,6 @@ package controlapi_test
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"io"
@@ -23,15 +20,16 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 func TestClient_AllCalls(t *testing.T) {
 	ca := newAuthority(t)
 	token := newTestToken(t, "")
 	beat := controlapi.Heartbeat{Clock: time.Now().UTC().Truncate(time.Second), AgentVersion: "1", Capacity: controlapi.Capacity{Nodes: 3}}
-	oldKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	oldKey := selfsigned.Key(t)
 	b := &backend{
 		register: func(got string, req controlapi.RegisterRequest) (controlapi.Identity, error) {
 			assert.Equal(t, token.Credential(), got)
@@ -167,9 +165,7 @@ func TestClockSkew(t *testing.T) {
 }
 
 func TestClient_ReportsUnreachable(t *testing.T) {
-	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, closed.Close())
+	closed := freeport.Address(t)
 	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
@@ -178,7 +174,7 @@ func TestClient_ReportsUnreachable(t *testing.T) {
 		host, words string
 		patience    time.Duration
 	}{
-		"refused": {closed.Addr().String(), "refused", time.Minute},
+		"refused": {closed, "refused", time.Minute},
 		"silent":  {silent.Addr().String(), "did not answer in time", 50 * time.Millisecond},
 		"name":    {"nowhere.invalid:8443", "cannot be resolved", time.Minute},
 	} {
@@ -206,7 +202,7 @@ func TestClient_ReportsUnreachable(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		client := newClient(t, "https://"+closed.Addr().String(), &tls.Config{MinVersion: tls.VersionTLS13}, noChange)
+		client := newClient(t, "https://"+closed, &tls.Config{MinVersion: tls.VersionTLS13}, noChange)
 		_, err := client.Heartbeat(ctx, controlapi.Heartbeat{})
 		require.ErrorIs(t, err, context.Canceled)
 	})
@@ -331,8 +327,7 @@ func TestClient_ErrorHasNoResult(t *testing.T) {
 	c := clientOf(t, ca, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"agentId":"a1","certificate":"c","id":"t1","intervalSeconds":5,"seq":7,"caBundle":1,"expiresAt":1,"labels":1,"hash":1}`))
 	}))
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	key := selfsigned.Key(t)
 	for name, call := range map[string]func() (any, error){
 		"register":  func() (any, error) { return c.Register(t.Context(), newTestToken(t, ""), soundRegister()) },
 		"renew":     func() (any, error) { return c.Renew(t.Context(), "csr") },

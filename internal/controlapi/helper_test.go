@@ -3,12 +3,10 @@ package controlapi_test
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"io"
 	"log"
 	"math/big"
@@ -19,10 +17,11 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 // authority is a CA of a test.
@@ -33,8 +32,7 @@ type authority struct {
 
 func newAuthority(t testing.TB) authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	key := selfsigned.Key(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, IsCA: true,
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 		NotBefore: time.Now().AddDate(-1, 0, 0), NotAfter: time.Now().AddDate(1, 0, 0)}
@@ -54,8 +52,7 @@ func (a authority) pool() *x509.CertPool {
 // issue makes a certificate as the control plane's CA would.
 func (a authority) issue(t testing.TB, change func(*x509.Certificate)) tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	key := selfsigned.Key(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "leaf"},
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().AddDate(0, 3, 0)}
@@ -159,18 +156,8 @@ func newTestToken(t testing.TB, fingerprint string) controlapi.Token {
 	return token
 }
 
-// requireProblem asserts the code, words of the message, and that there is a fix.
-func requireProblem(t *testing.T, err error, code controlapi.Code, words ...string) *controlapi.Error {
-	t.Helper()
-	var e *controlapi.Error
-	require.True(t, errors.As(err, &e), "%v", err)
-	assert.Equal(t, code, e.Code, e.Error())
-	assert.NotEmpty(t, e.Fix, e.Error())
-	for _, word := range words {
-		assert.Contains(t, e.Error(), word)
-	}
-	return e
-}
+// requireProblem is problemtest.Refused by a shorter name.
+var requireProblem = problemtest.Refused
 
 func soundRegister() controlapi.RegisterRequest {
 	return controlapi.RegisterRequest{Name: "shop", ClusterUID: "uid", CSR: "csr", AgentVersion: "1", RunnerAPIVersion: "v1", Clock: time.Now()}

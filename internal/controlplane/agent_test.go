@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -20,13 +19,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
 // recover gets a certificate for one that has expired.
 func (c *cluster) recover() {
 	c.t.Helper()
-	key := newKey(c.t)
+	key := selfsigned.Key(c.t)
 	id, err := c.client.Recover(c.t.Context(), c.id.Certificate, c.key, csr(c.t, key))
 	require.NoError(c.t, err)
 	c.adopt(id, key)
@@ -212,19 +212,9 @@ func (c *cluster) copied(uid string) *cluster {
 // own client never sends.
 func (c *cluster) renewWithProof(old string) error {
 	c.t.Helper()
-	body, err := json.Marshal(controlapi.RenewRequest{CSR: csr(c.t, newKey(c.t)), Clock: c.p.clock.now(), OldCertificate: old, Proof: "x"})
+	body, err := json.Marshal(controlapi.RenewRequest{CSR: csr(c.t, selfsigned.Key(c.t)), Clock: c.p.clock.now(), OldCertificate: old, Proof: "x"})
 	require.NoError(c.t, err)
-	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.p.Advertised().API+"/v1/agent/renew", bytes.NewReader(body))
-	require.NoError(c.t, err)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Pipeops-Cluster", c.uid)
-	resp, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: c.tls.Load(), DisableKeepAlives: true}}).Do(req)
-	require.NoError(c.t, err)
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode == http.StatusOK {
-		return nil
-	}
-	return problem.Read(resp)
+	return refusal(c.p.call(c.p.withTLS(c.tls.Load()), http.MethodPost, "/v1/agent/renew", string(body), "Pipeops-Cluster", c.uid))
 }
 
 func (p *plane) clonesOf(id string) []announce.Clone {
@@ -243,7 +233,7 @@ func TestClone_RefusedInOtherCluster(t *testing.T) {
 	before := len(p.queued())
 
 	other := c.copied("another-cluster")
-	_, renewed := other.client.Renew(t.Context(), csr(t, newKey(t)))
+	_, renewed := other.client.Renew(t.Context(), csr(t, selfsigned.Key(t)))
 	_, handed := other.client.Audit(t.Context(), controlapi.AuditRequest{})
 	for _, err := range []error{other.beat(), other.sends(nil, appEvent("1", announce.AppFailed)), renewed, handed, other.client.CheckIdentity(t.Context())} {
 		requireProblem(t, err, controlapi.CodeIdentityCloned, "shop", "another-", "AGENT_TOKEN", "pipeops-agent-identity")
@@ -251,7 +241,7 @@ func TestClone_RefusedInOtherCluster(t *testing.T) {
 	for _, old := range []string{"", "x", c.id.Certificate} {
 		requireProblem(t, other.renewWithProof(old), controlapi.CodeIdentityCloned)
 	}
-	_, proved := other.client.Recover(t.Context(), c.id.Certificate, c.key, csr(t, newKey(t)))
+	_, proved := other.client.Recover(t.Context(), c.id.Certificate, c.key, csr(t, selfsigned.Key(t)))
 	requireProblem(t, proved, controlapi.CodeIdentityCloned)
 	events := p.queued()[before:]
 	require.Equal(t, []announce.Type{announce.AgentCloned}, typesOf(events), "it is announced once")
@@ -261,7 +251,7 @@ func TestClone_RefusedInOtherCluster(t *testing.T) {
 	clone := agent.Clones[0]
 	assert.Equal(t, []string{"another-cluster", "copy-1", "127.0.0.1"}, []string{clone.ClusterUID, clone.Instance, clone.Address})
 	require.NoError(t, c.beat(), "the agent itself is not disturbed")
-	_, err = c.client.Renew(t.Context(), csr(t, newKey(t)))
+	_, err = c.client.Renew(t.Context(), csr(t, selfsigned.Key(t)))
 	require.NoError(t, err)
 
 	p.clock.forward(2 * time.Minute)
@@ -271,7 +261,7 @@ func TestClone_RefusedInOtherCluster(t *testing.T) {
 
 	t.Run("nor after it was away for long", func(t *testing.T) {
 		p.clock.forward(30 * 24 * time.Hour)
-		_, err := other.client.Recover(t.Context(), other.id.Certificate, other.key, csr(t, newKey(t)))
+		_, err := other.client.Recover(t.Context(), other.id.Certificate, other.key, csr(t, selfsigned.Key(t)))
 		requireProblem(t, err, controlapi.CodeIdentityCloned)
 	})
 	t.Run("and is forgotten", func(t *testing.T) {

@@ -55,10 +55,7 @@ func TestReadiness_NotReady(t *testing.T) {
 	defer cancel()
 	require.Error(t, p.liveness.Flush(late), "a transaction that does not come about")
 	notReady(t.Context(), "database", "failed: is read, but heartbeats could not be written: it cannot be reached, or does not answer in time")
-	status := func(path string) (status int) {
-		p.get(p.client(), path, func(r *http.Response) { status = r.StatusCode })
-		return status
-	}
+	status := func(path string) int { return p.call(p.client(), http.MethodGet, path, "").StatusCode }
 	assert.Equal(t, http.StatusServiceUnavailable, status("/readyz"))
 	assert.Equal(t, http.StatusOK, status("/healthz"), "the process answers")
 	p.liveness.Beat(c.id.AgentID, p.clock.now(), nil)
@@ -130,11 +127,7 @@ func TestAPI_AllowsMethods(t *testing.T) {
 		login.Path: "POST", "/healthz": "GET, HEAD", operatorapi.Prefix + "tokens": "GET, POST", "/v1/nowhere": "",
 	} {
 		for _, method := range []string{http.MethodPut, "get"} {
-			req, err := http.NewRequestWithContext(t.Context(), method, p.Advertised().API+path, http.NoBody)
-			require.NoError(t, err)
-			answer, err := p.client().Do(req)
-			require.NoError(t, err)
-			require.NoError(t, answer.Body.Close())
+			answer := p.call(p.client(), method, path, "")
 			assert.Equal(t, allow, answer.Header.Get("Allow"), "%s %s", method, path)
 			assert.Equal(t, allow == "", answer.StatusCode == http.StatusNotFound, "%s %s: %d", method, path, answer.StatusCode)
 			assert.Equal(t, problem.ContentType, answer.Header.Get("Content-Type"))

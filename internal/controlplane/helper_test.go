@@ -1,9 +1,9 @@
 package controlplane
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -26,11 +26,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 	"github.com/pipeops/pipeops-vm-agent/test/testmain"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
@@ -108,7 +111,7 @@ type cluster struct {
 
 func (p *plane) cluster(name string) *cluster {
 	p.t.Helper()
-	c := &cluster{t: p.t, p: p, name: name, uid: "uid-of-" + name, key: newKey(p.t)}
+	c := &cluster{t: p.t, p: p, name: name, uid: "uid-of-" + name, key: selfsigned.Key(p.t)}
 	trust := controlapi.Trust{Fingerprint: controlapi.Fingerprint(p.ca.Certificate()), Now: p.clock.now}
 	cfg, err := trust.TLSConfig(p.Advertised().API)
 	require.NoError(p.t, err)
@@ -123,13 +126,6 @@ func (p *plane) cluster(name string) *cluster {
 
 // origin is in the cluster that the agent registered from.
 func (c *cluster) origin() controlapi.Origin { return controlapi.Origin{ClusterUID: c.uid} }
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	return key
-}
 
 func csr(t *testing.T, key *ecdsa.PrivateKey) string {
 	t.Helper()
@@ -226,15 +222,32 @@ func (p *plane) withTLS(config *tls.Config) *http.Client {
 	return &http.Client{Transport: transport, Timeout: time.Minute}
 }
 
-// get calls the control plane and passes the response on.
-func (p *plane) get(client *http.Client, path string, to func(*http.Response)) {
+// call calls the control plane and returns the answer, whose body is read. A call with a body has
+// JSON in it.
+func (p *plane) call(client *http.Client, method, path, body string, header ...string) *http.Response {
 	p.t.Helper()
-	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.Advertised().API+path, nil)
+	r, err := http.NewRequestWithContext(p.t.Context(), method, p.Advertised().API+path, strings.NewReader(body))
 	require.NoError(p.t, err)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
 	resp, err := client.Do(r)
 	require.NoError(p.t, err)
-	defer func() { _ = resp.Body.Close() }()
-	to(resp)
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(p.t, errors.Join(err, resp.Body.Close()))
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+	return resp
+}
+
+// refusal returns the problem of an answer; nil for one that is none.
+func refusal(resp *http.Response) error {
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	return problem.Read(resp)
 }
 
 // queued lists what waits to be announced, as TYPE SEQUENCE.
@@ -264,16 +277,8 @@ func (p *plane) state(id string) announce.State {
 	return a.State
 }
 
-func requireProblem(t *testing.T, err error, code controlapi.Code, words ...string) {
-	t.Helper()
-	var e *controlapi.Error
-	require.True(t, errors.As(err, &e), "%v", err)
-	assert.Equal(t, code, e.Code, e.Error())
-	assert.NotEmpty(t, e.Fix, e.Error())
-	for _, word := range words {
-		assert.Contains(t, e.Error(), word)
-	}
-}
+// requireProblem is problemtest.Refused by a shorter name.
+var requireProblem = problemtest.Refused
 
 // callsOf are METHOD PATH of each call in an OpenAPI document.
 func callsOf(t *testing.T, document io.Reader) (calls []string) {

@@ -94,7 +94,7 @@ func TestMetrics_BoundedSeries(t *testing.T) {
 	c := p.registered("first")
 	beat := func() { require.NoError(t, c.beat()) }
 	client := p.client()
-	stray := func(path string) { p.get(client, path, func(*http.Response) {}) }
+	stray := func(path string) { p.call(client, http.MethodGet, path, "") }
 	beat()
 	stray("/first")
 	before := series(scrape(t, at))

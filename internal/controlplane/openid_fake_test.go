@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
@@ -19,12 +18,12 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
 	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/console"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 const (
@@ -54,8 +53,7 @@ type fakeProvider struct {
 
 func newFakeProvider(t *testing.T, now func() time.Time) *fakeProvider {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	key := selfsigned.Key(t)
 	f := &fakeProvider{t: t, key: key, now: now, codes: map[string]url.Values{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", f.discovery)

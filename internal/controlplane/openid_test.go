@@ -1,9 +1,6 @@
 package controlplane
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"net/http"
 	"net/url"
 	"testing"
@@ -16,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/console"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 // TestOpenID_SignIn: the operator has the role of a group, and is named in the audit log.
@@ -73,8 +71,7 @@ func TestOpenID_SignIn(t *testing.T) {
 // TestOpenID_RefusesTokens tries tokens and answers that a console must not take.
 func TestOpenID_RefusesTokens(t *testing.T) {
 	p, f := startWithFake(t)
-	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	other := selfsigned.Key(t)
 	type claims = map[string]any
 	attacks := map[string]struct {
 		claims claims

@@ -84,14 +84,7 @@ func TestOperatorAPI_RefusesOthers(t *testing.T) {
 		return p.withTLS(config)
 	}
 	status := func(client *http.Client, method, path string) int {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, p.Advertised().API+path, strings.NewReader("{}"))
-		require.NoError(t, err)
-		r.Header.Set("Content-Type", "application/json")
-		resp, err := client.Do(r)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		return resp.StatusCode
+		return p.call(client, method, path, "{}").StatusCode
 	}
 	revoked, replaced := client("gone"), client("again")
 	require.NoError(t, p.admin.Operators.Revoke(t.Context(), "gone"))

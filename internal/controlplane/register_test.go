@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
@@ -125,22 +125,15 @@ func TestToken_OnlyEnrols(t *testing.T) {
 	victim := p.registered("shop")
 	require.NoError(t, victim.beat())
 	client := p.client() // trusts the control plane, and shows no certificate
-	var calls []string
-	p.get(client, "/openapi.json", func(resp *http.Response) { calls = callsOf(t, resp.Body) })
+	calls := callsOf(t, p.call(client, http.MethodGet, "/openapi.json", "").Body)
 	token := p.token(approve)
 	may := map[string]bool{"POST /v1/agents/register": true, "POST /v1/tokens/check": true}
-	body, err := json.Marshal(controlapi.RenewRequest{CSR: csr(t, newKey(t)), Clock: p.clock.now()}) // the only one that is read first
+	body, err := json.Marshal(controlapi.RenewRequest{CSR: csr(t, selfsigned.Key(t)), Clock: p.clock.now()}) // the only one that is read first
 	require.NoError(t, err)
 	tried := 0
 	for _, call := range append(calls, "GET "+announce.SnapshotPath, "GET "+announce.SnapshotPath+"/shop", "GET "+announce.SnapshotPath+"/"+victim.id.AgentID+"/timeline") {
 		method, path, _ := strings.Cut(call, " ")
-		r, err := http.NewRequestWithContext(t.Context(), method, p.Advertised().API+path, bytes.NewReader(body))
-		require.NoError(t, err)
-		r.Header.Set("Authorization", "Bearer "+token.Credential())
-		r.Header.Set("Content-Type", "application/json")
-		resp, err := client.Do(r)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
+		resp := p.call(client, method, path, string(body), "Authorization", "Bearer "+token.Credential())
 		if !may[call] {
 			tried++
 			assert.Equal(t, http.StatusUnauthorized, resp.StatusCode, call)
@@ -149,7 +142,7 @@ func TestToken_OnlyEnrols(t *testing.T) {
 	assert.GreaterOrEqual(t, tried, 6, "the calls are listed")
 
 	// A thief does not have what the body could prove instead of TLS.
-	_, err = victim.client.Recover(t.Context(), victim.id.Certificate, newKey(t), csr(t, newKey(t)))
+	_, err = victim.client.Recover(t.Context(), victim.id.Certificate, selfsigned.Key(t), csr(t, selfsigned.Key(t)))
 	requireProblem(t, err, controlapi.CodeCertificateUnknown)
 	// It can ask to be let in, and is nobody until then.
 	thief := p.waiting("thief", token)

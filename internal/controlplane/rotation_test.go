@@ -17,12 +17,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 // rotate takes a step by a command beside the control plane, which takes it up.
@@ -82,7 +82,7 @@ func (c *cluster) beatCAs() controlapi.HeartbeatAnswer {
 
 func (c *cluster) renew() {
 	c.t.Helper()
-	key := newKey(c.t)
+	key := selfsigned.Key(c.t)
 	id, err := c.client.Renew(c.t.Context(), csr(c.t, key))
 	require.NoError(c.t, err)
 	c.adopt(id, key)
@@ -151,7 +151,7 @@ func TestFormerCA_AgentRecovers(t *testing.T) {
 	t.Run("but not with a key that is not its own", func(t *testing.T) {
 		// Whoever has stolen the old CA's key can make certificates, but no keys.
 		stolen := awake.id
-		_, err := asleep.client.Recover(t.Context(), stolen.Certificate, newKey(t), csr(t, newKey(t)))
+		_, err := asleep.client.Recover(t.Context(), stolen.Certificate, selfsigned.Key(t), csr(t, selfsigned.Key(t)))
 		requireProblem(t, err, controlapi.CodeCertificateUnknown)
 	})
 }
@@ -178,7 +178,7 @@ func TestFormerCA_RunnerRecovers(t *testing.T) {
 	t.Run("not with another key", func(t *testing.T) {
 		old, err := ca.Open(stolen, ca.Domains{}, ca.LogFunc(func(ca.Record) error { return nil }), p.clock.now)
 		require.NoError(t, err)
-		key := newKey(t)
+		key := selfsigned.Key(t)
 		forged := *cert.Leaf
 		forged.PublicKey = key.Public()
 		issued, err := old.Renew(&forged, time.Hour, "test")
@@ -187,7 +187,7 @@ func TestFormerCA_RunnerRecovers(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, cert.Leaf.SerialNumber, leaf.SerialNumber)
 		for path, method := range map[string]string{announce.SnapshotPath: http.MethodGet, login.Path: http.MethodPost} {
-			err := p.asRunner(tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}, method, path)
+			err := refusal(p.call(p.client(tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}), method, path, ""))
 			requireProblem(t, err, controlapi.CodeCertificateUnknown, "key on record")
 		}
 	})
@@ -196,20 +196,6 @@ func TestFormerCA_RunnerRecovers(t *testing.T) {
 		require.Error(t, p.snapshotBy(l))
 		requireProblem(t, l.Check(t.Context()), controlapi.CodeCertificateUnknown, "revoked")
 	})
-}
-
-// asRunner calls the control plane with a certificate and returns its problem.
-func (p *plane) asRunner(cert tls.Certificate, method, path string) error {
-	p.t.Helper()
-	r, err := http.NewRequestWithContext(p.t.Context(), method, p.Advertised().API+path, nil)
-	require.NoError(p.t, err)
-	resp, err := p.client(cert).Do(r)
-	require.NoError(p.t, err)
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode == http.StatusOK {
-		return nil
-	}
-	return problem.Read(resp)
 }
 
 func TestCARotate_Abort(t *testing.T) {

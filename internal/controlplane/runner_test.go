@@ -277,9 +277,8 @@ func TestTimeline_Pages(t *testing.T) {
 		assert.Equal(t, problem.NotFound, known.Code)
 		assert.Contains(t, known.Detail, "no agent with that ID, or none that this Runner is granted")
 	}
-	p.get(p.client(), server.OpenAPIPath, func(resp *http.Response) {
-		assert.ElementsMatch(t, []string{"GET " + announce.SnapshotPath, "GET " + announce.AgentPath, "GET " + announce.TimelinePath, "POST /v1/runner/certificate", "GET /v1/version"}, callsOf(t, resp.Body))
-	})
+	document := p.call(p.client(), http.MethodGet, server.OpenAPIPath, "").Body
+	assert.ElementsMatch(t, []string{"GET " + announce.SnapshotPath, "GET " + announce.AgentPath, "GET " + announce.TimelinePath, "POST /v1/runner/certificate", "GET /v1/version"}, callsOf(t, document))
 	_, err = p.admin.Agents.Revoke(t.Context(), "shop")
 	require.NoError(t, err)
 	_, err = client.Timeline(t.Context(), shop.id.AgentID, announce.TimelineQuery{})

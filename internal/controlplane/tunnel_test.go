@@ -20,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/hostile"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -57,7 +58,7 @@ func TestTunnelCalls_CarryTheAPI(t *testing.T) {
 
 	// A renewed certificate is used from the next call on, in the tunnel that was made with the
 	// old one.
-	key := newKey(t)
+	key := selfsigned.Key(t)
 	id, err := c.client.Renew(t.Context(), csr(t, key))
 	require.NoError(t, err)
 	assert.Equal(t, 4, p.came(viaTunnel))
@@ -180,7 +181,7 @@ func TestTunnelCalls_EndAttacks(t *testing.T) {
 
 func TestWebsocketTunnel(t *testing.T) {
 	p := start(t)
-	p.get(p.client(), server.WebsocketPath, func(resp *http.Response) { assert.Equal(t, http.StatusUnauthorized, resp.StatusCode, "a stranger") })
+	assert.Equal(t, http.StatusUnauthorized, p.call(p.client(), http.MethodGet, server.WebsocketPath, "").StatusCode, "a stranger")
 	c := p.registered("blocked")
 	tun, _ := c.connect(func(cfg *tunnel.Config) { // its own port is not there
 		cfg.ServerAddress, cfg.Websocket = "127.0.0.1:1", p.Advertised().API

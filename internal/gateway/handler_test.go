@@ -20,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/test/memnet"
 )
 
@@ -122,11 +123,8 @@ func TestGateway_Routes(t *testing.T) {
 
 // A pod that has ended refuses connections until the cluster leads elsewhere.
 func TestGateway_TriesOtherPods(t *testing.T) {
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, ln.Close())
 	h := gateway.NewHandler(nil, zerolog.Nop())
-	h.Set([]gateway.Route{{Host: "www.example.org", Path: "/", PathType: "Prefix", Addresses: []string{ln.Addr().String(), backend(t, "alive")}}})
+	h.Set([]gateway.Route{{Host: "www.example.org", Path: "/", PathType: "Prefix", Addresses: []string{freeport.Address(t), backend(t, "alive")}}})
 	url := start(t, h)
 	for range 10 {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, io.NopCloser(strings.NewReader("text")))

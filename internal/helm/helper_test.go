@@ -1,9 +1,6 @@
 package helm_test
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"fmt"
 	"maps"
@@ -24,11 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 	"github.com/pipeops/pipeops-vm-agent/test/rendertest"
 )
 
@@ -54,13 +51,7 @@ func start(t *testing.T, config *rest.Config, change ...func(*helm.Options)) *he
 		c(&opts)
 	}
 	r := helm.New(config, opts)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		assert.NoError(t, await.Receive(t, done, "the end of the agent's releases"))
-	})
+	await.Background(t, "the agent's releases", r.Run)
 	return r
 }
 
@@ -81,17 +72,11 @@ func pack(t testing.TB, files map[string]string) []byte {
 	t.Helper()
 	all := map[string]string{"Chart.yaml": "apiVersion: v2\nname: guide\nversion: 1.0.0\n"}
 	maps.Copy(all, files)
-	var out bytes.Buffer
-	zipped := gzip.NewWriter(&out)
-	w := tar.NewWriter(zipped)
+	var pairs []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		require.NoError(t, w.WriteHeader(&tar.Header{Name: "guide/" + name, Mode: 0o644, Size: int64(len(all[name]))}))
-		_, err := w.Write([]byte(all[name]))
-		require.NoError(t, err)
+		pairs = append(pairs, "guide/"+name, all[name])
 	}
-	require.NoError(t, w.Close())
-	require.NoError(t, zipped.Close())
-	return out.Bytes()
+	return rendertest.Archive(t, pairs...)
 }
 
 // guide is a chart of a Service.
@@ -161,12 +146,7 @@ func remove(t *testing.T, env *kubetest.Env, names ...string) {
 	})
 }
 
-func problemOf(t *testing.T, err error) *problem.Error {
-	t.Helper()
-	p := &problem.Error{}
-	require.ErrorAs(t, err, &p)
-	return p
-}
+var problemOf = problemtest.Of
 
 func service(t *testing.T, env *kubetest.Env, name string) (*corev1.Service, error) {
 	t.Helper()

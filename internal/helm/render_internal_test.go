@@ -12,6 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 	"github.com/pipeops/pipeops-vm-agent/test/rendertest"
 )
 
@@ -134,9 +135,4 @@ func TestChart_ForbiddenObjects(t *testing.T) {
 
 const chartYAML = "apiVersion: v2\nname: web\nversion: 1.4.2\n"
 
-func refusal(t *testing.T, err error) *problem.Error {
-	t.Helper()
-	p := &problem.Error{}
-	require.ErrorAs(t, err, &p)
-	return p
-}
+var refusal = problemtest.Of

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/memnet"
 )
 
 func TestUntil_FinishesCalls(t *testing.T) {
@@ -88,24 +88,17 @@ func TestRun_ClientsLeave(t *testing.T) {
 		require.NoError(t, err)
 		return tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true})
 	}
-	ask := func(conn *tls.Conn) *http.Response {
-		_, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\ntext")
-		require.NoError(t, err)
-		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		require.NoError(t, err)
-		return resp
-	}
 	idle, shaking := dial(), dial()
-	assert.False(t, ask(idle).Close)
+	assert.False(t, post(t, idle, "").Close)
 	await.Receive(t, begun, "the idle connection")
 	cancel()
 	await.Until(t, "the server asks clients to leave", func() bool {
 		conn := dial()
 		defer func() { _ = conn.Close() }()
-		return ask(conn).Close
+		return post(t, conn, "").Close
 	})
-	assert.True(t, ask(shaking).Close)
-	assert.True(t, ask(idle).Close)
+	assert.True(t, post(t, shaking, "").Close)
+	assert.True(t, post(t, idle, "").Close)
 	require.NoError(t, await.Receive(t, ended, "the server's end"), "it does not linger when all have left")
 }
 
@@ -118,24 +111,15 @@ func TestRun_SlowHandshakes(t *testing.T) {
 	for name, shakes := range map[string]time.Duration{"after 3 s": 3 * time.Second, "after 9 s": 9 * time.Second, "never": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				near, far := net.Pipe()
-				defer func() { _ = near.Close() }()
-				ln := &piped{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
-				ln.conns <- far
-				srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(handler), TLSConfig: certs.TLS.Clone()}
 				ctx, cancel := context.WithCancel(t.Context())
-				ended, began := make(chan error, 1), time.Now()
-				go func() { ended <- httpserver.Run(ctx, srv, ln, httpserver.Stop{Drain: 20 * time.Second}) }()
+				near, ended := run(ctx, t, &http.Server{TLSConfig: certs.TLS.Clone()})
+				began := time.Now()
 				synctest.Wait() // the handshake has begun
 				cancel()
 				if shakes > 0 {
 					time.Sleep(shakes)
 					conn := tls.Client(near, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true})
-					_, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\ntext")
-					require.NoError(t, err)
-					resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-					require.NoError(t, err)
-					assert.Equal(t, http.StatusOK, resp.StatusCode)
+					assert.Equal(t, http.StatusOK, post(t, conn, "Connection: close\r\n").StatusCode)
 					require.NoError(t, near.Close())
 				}
 				require.NoError(t, <-ended)
@@ -151,13 +135,9 @@ func TestRun_AnswersWhatItHasRead(t *testing.T) {
 	for name, before := range map[string]int{"new": 0, "used": 1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				near, far := net.Pipe()
-				defer func() { _ = near.Close() }()
-				ln := &piped{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
-				ln.conns <- far
 				ctx, cancel := context.WithCancel(t.Context())
 				requests := 0
-				srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(handler), ConnState: func(_ net.Conn, to http.ConnState) {
+				near, ended := run(ctx, t, &http.Server{ConnState: func(_ net.Conn, to http.ConnState) {
 					if to != http.StateActive {
 						return
 					}
@@ -165,16 +145,9 @@ func TestRun_AnswersWhatItHasRead(t *testing.T) {
 						cancel()
 						time.Sleep(3 * time.Second)
 					}
-				}}
-				ended := make(chan error, 1)
-				go func() { ended <- httpserver.Run(ctx, srv, ln, httpserver.Stop{Drain: 20 * time.Second}) }()
-				answers := bufio.NewReader(near)
+				}})
 				for range before + 1 {
-					_, err := io.WriteString(near, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\ntext")
-					require.NoError(t, err)
-					resp, err := http.ReadResponse(answers, nil)
-					require.NoError(t, err)
-					assert.Equal(t, http.StatusOK, resp.StatusCode)
+					assert.Equal(t, http.StatusOK, post(t, near, "").StatusCode)
 				}
 				require.NoError(t, near.Close())
 				require.NoError(t, <-ended)
@@ -182,49 +155,35 @@ func TestRun_AnswersWhatItHasRead(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		near, far := net.Pipe()
-		defer func() { _ = near.Close() }()
-		ln := &piped{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
-		ln.conns <- far
 		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(handler)}
-		go func() { ended <- httpserver.Run(ctx, srv, ln, httpserver.Stop{Drain: 20 * time.Second}) }()
+		near, ended := run(ctx, t, &http.Server{})
 		synctest.Wait()
 		cancel()
 		time.Sleep(3 * time.Second)
-		_, err := io.WriteString(near, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\ntext")
-		require.NoError(t, err)
-		resp, err := http.ReadResponse(bufio.NewReader(near), nil)
-		require.NoError(t, err)
-		assert.True(t, resp.Close)
+		assert.True(t, post(t, near, "").Close)
 		require.NoError(t, near.Close())
 		require.NoError(t, <-ended)
 	})
 }
 
-// piped is a listener of the connections that it is given.
-type piped struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
+// post sends a request, and returns the answer's head.
+func post(t *testing.T, conn net.Conn, header string) *http.Response {
+	t.Helper()
+	_, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n"+header+"\r\ntext")
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	return resp
 }
 
-// Accept implements net.Listener.
-func (p *piped) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.conns:
-		return conn, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
+// run runs a server in a bubble with a connection to it, until ctx ends.
+func run(ctx context.Context, t *testing.T, srv *http.Server) (near net.Conn, ended <-chan error) {
+	t.Helper()
+	ln, done := memnet.New(), make(chan error, 1)
+	srv.ReadHeaderTimeout, srv.Handler = time.Minute, http.HandlerFunc(handler)
+	go func() { done <- httpserver.Run(ctx, srv, ln, httpserver.Stop{Drain: 20 * time.Second}) }()
+	near, err := ln.Dial(ctx, "", "")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = near.Close() })
+	return near, done
 }
-
-// Close implements net.Listener.
-func (p *piped) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-// Addr implements net.Listener.
-func (*piped) Addr() net.Addr { return &net.TCPAddr{} }

@@ -216,16 +216,12 @@ func FuzzOpen(f *testing.F) {
 		var buf bytes.Buffer
 		writer := tar.NewWriter(&buf)
 		for _, name := range []string{"oci-layout", entry} {
-			if err := writer.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: 2}); err != nil {
-				f.Fatal(err)
-			}
+			require.NoError(f, writer.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: 2}))
 			if _, err := writer.Write([]byte("{}")); err != nil {
 				f.Fatal(err)
 			}
 		}
-		if err := writer.Close(); err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, writer.Close())
 		f.Add(buf.Bytes())
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {

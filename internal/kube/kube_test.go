@@ -23,6 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
@@ -46,12 +47,7 @@ func controlPlane(t *testing.T) (*kubetest.Env, *kube.Client) {
 	return env, asAgent(t, env)
 }
 
-func problemOf(t *testing.T, err error) *runnerapi.Error {
-	t.Helper()
-	p := &runnerapi.Error{}
-	require.ErrorAs(t, err, &p)
-	return p
-}
+var problemOf = problemtest.Of
 
 func key(namespace, name string) runnerapi.Key {
 	return runnerapi.Key{Namespace: namespace, Name: name}

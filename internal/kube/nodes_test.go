@@ -1,7 +1,6 @@
 package kube_test
 
 import (
-	"bytes"
 	"context"
 	"testing"
 	"time"
@@ -65,19 +64,6 @@ func podOn(t *testing.T, env *kubetest.Env, node, name, owner string, change fun
 	require.NoError(t, env.Client.Status().Update(t.Context(), pod))
 }
 
-// grantNodes applies node-rights.yaml for the length of a test.
-func grantNodes(t *testing.T, env *kubetest.Env) {
-	t.Helper()
-	kubectl := func(args ...string) {
-		cmd := env.Cluster.KubectlCommand(context.Background(), args...)
-		cmd.Stdin = bytes.NewReader(deployments.NodeRights())
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
-	}
-	kubectl("apply", "-f", "-")
-	t.Cleanup(func() { kubectl("delete", "-f", "-") })
-}
-
 // awaitRights waits until the API server has taken up what was granted.
 func awaitRights(t *testing.T, try func() error) {
 	t.Helper()
@@ -133,7 +119,7 @@ func TestNodes_WithoutRights(t *testing.T) {
 // TestDrain_DelayedSparesNode has another replica carry out the drain, and a later command come.
 func TestDrain_DelayedSparesNode(t *testing.T) {
 	env := kubetest.ControlPlane(t)
-	grantNodes(t, env)
+	env.Apply(t, string(deployments.NodeRights()))
 	makeNode(t, env, "spared")
 	podOn(t, env, "spared", "stays", "ReplicaSet", nil)
 	k := asAgent(t, env)
@@ -175,7 +161,7 @@ func TestDrain_RespectsDisruptionBudgets(t *testing.T) {
 		require.NoError(t, env.Client.Status().Update(t.Context(), budget))
 	}
 	allow(0)
-	grantNodes(t, env)
+	env.Apply(t, string(deployments.NodeRights()))
 	k := asAgent(t, env)
 	dry := byTest
 	dry.DryRun = true
@@ -246,7 +232,7 @@ func TestDrain_PassesUnevictablePod(t *testing.T) {
 		require.NoError(t, env.Client.Create(t.Context(), o))
 		t.Cleanup(func() { assert.NoError(t, env.Client.Delete(context.Background(), o)) })
 	}
-	grantNodes(t, env)
+	env.Apply(t, string(deployments.NodeRights()))
 	k := asAgent(t, env)
 	dry := byTest
 	dry.DryRun = true
@@ -286,7 +272,7 @@ func TestNodes_Events(t *testing.T) {
 	node, err := k.Nodes().Get(t.Context(), "eventful")
 	require.NoError(t, err)
 	assert.Empty(t, node.Events)
-	grantNodes(t, env)
+	env.Apply(t, string(deployments.NodeRights()))
 	await.Until(t, "the node has its event", func() bool {
 		node, err = k.Nodes().Get(t.Context(), "eventful")
 		return err == nil && len(node.Events) == 1
@@ -298,7 +284,7 @@ func TestNodes_Events(t *testing.T) {
 
 func TestDrain_RefusedBeforeLoss(t *testing.T) {
 	env := kubetest.ControlPlane(t)
-	grantNodes(t, env)
+	env.Apply(t, string(deployments.NodeRights()))
 	k := asAgent(t, env)
 	for name, c := range map[string]struct {
 		owner  string

@@ -2,7 +2,6 @@ package kube_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -125,14 +124,11 @@ func TestAuditStore(t *testing.T) {
 	for n := range replicas {
 		all.Go(func() {
 			l := audit.New(store, fmt.Sprint("replica-", n), zerolog.Nop())
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error, 1)
-			go func() { done <- l.Run(ctx) }()
+			stop := await.Background(t, "the audit log", l.Run)
 			for i := range each {
 				l.Record(runnerapi.AuditRecord{Runner: "ci", Command: "put-app", Name: fmt.Sprint("web-", i), Time: time.Now().UTC()})
 			}
-			cancel()
-			assert.NoError(t, await.Receive(t, done, "the end of the audit log"))
+			stop()
 		})
 	}
 	all.Wait()

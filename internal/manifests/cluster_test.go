@@ -1,7 +1,6 @@
 package manifests_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -348,13 +347,7 @@ func TestSet_StopsRefusedPods(t *testing.T) {
 	stopper := &workloadhealth.Stopper{
 		Checker: workloadhealth.New(env.Agent, app.StabilizationFor(time.Second)), Leads: func() bool { return true }, Log: zerolog.New(zerolog.NewTestWriter(t)),
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- stopper.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		assert.NoError(t, await.Receive(t, done, "the end of what stops workloads"))
-	})
+	await.Background(t, "what stops workloads", stopper.Run)
 	image, err := env.Cluster.LoadApp(t.Context(), "hello")
 	require.NoError(t, err)
 	name, err := env.Cluster.Kubectl(t.Context(), "get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
@@ -542,14 +535,7 @@ metadata: {name: test-wheels}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: test-wheels}
 subjects: [{kind: ServiceAccount, name: pipeops-agent, namespace: pipeops}]
 `
-	kubectl := func(verb string) {
-		cmd := a.env.Cluster.KubectlCommand(context.Background(), verb, "-f", "-")
-		cmd.Stdin = bytes.NewReader([]byte(rights))
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
-	}
-	kubectl("apply")
-	t.Cleanup(func() { kubectl("delete") })
+	a.env.Apply(t, rights)
 	await.Until(t, "the rights hold", func() bool {
 		_, err := a.apply(manifests.Set{Namespace: production, Name: "rights"}, wheels, manifests.Options{DryRun: true})
 		return err == nil

@@ -2,7 +2,6 @@ package policy_test
 
 import (
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -19,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 var issued = time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
@@ -30,16 +30,9 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	return key
-}
-
 func newAuthority(t *testing.T, name string) authority {
 	t.Helper()
-	a := authority{t: t, key: newKey(t)}
+	a := authority{t: t, key: selfsigned.Key(t)}
 	a.cert = a.sign(&x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, &a.key.PublicKey)
 	return a
 }
@@ -79,7 +72,7 @@ func trusting(t *testing.T, trust ...policy.Trust) *policy.Policy {
 
 func TestTrust_ByKeyOrCA(t *testing.T) {
 	plane, customer, stranger := newAuthority(t, "plane"), newAuthority(t, "customer"), newAuthority(t, "stranger")
-	mine, next, forged := newKey(t), newKey(t), newKey(t)
+	mine, next, forged := selfsigned.Key(t), selfsigned.Key(t), selfsigned.Key(t)
 	present := func(key *ecdsa.PrivateKey, more ...*x509.Certificate) []*x509.Certificate {
 		return append([]*x509.Certificate{plane.certify("", key)}, more...)
 	}

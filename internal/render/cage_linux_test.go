@@ -34,7 +34,7 @@ func TestTemplates_CannotReachOut(t *testing.T) {
 	}
 	for _, j := range []render.Job{
 		{Type: render.Chart, Path: "web", Files: files(append(pairs, "web/Chart.yaml", chartYAML)...)},
-		release(pack(t, append([]string{"web/Chart.yaml", chartYAML}, pairs...)...)),
+		release(rendertest.Archive(t, append([]string{"web/Chart.yaml", chartYAML}, pairs...)...)),
 	} {
 		r, err := run(t, j)
 		require.NoError(t, err)

@@ -25,16 +25,6 @@ import (
 
 const chartYAML = "apiVersion: v2\nname: web\nversion: 1.2.3\n"
 
-// pack is a chart's archive of regular files.
-func pack(t testing.TB, pairs ...string) []byte {
-	t.Helper()
-	return packed(t, func(w *tar.Writer) {
-		for i := 0; i < len(pairs); i += 2 {
-			add(t, w, tar.Header{Name: pairs[i]}, pairs[i+1])
-		}
-	})
-}
-
 func packed(t testing.TB, fill func(*tar.Writer)) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -61,7 +51,7 @@ func release(archive []byte) render.Job {
 
 // template is a chart of one template.
 func template(t testing.TB, text string) []byte {
-	return pack(t, "web/Chart.yaml", chartYAML, "web/templates/x.yaml", text)
+	return rendertest.Archive(t, "web/Chart.yaml", chartYAML, "web/templates/x.yaml", text)
 }
 
 // TestRelease_WithholdsLookups expects errors that name only the template and the line.
@@ -99,7 +89,7 @@ func TestRelease_Rendered(t *testing.T) {
 	const source = "a: {{ .Values.size }}\nb: {{ .Release.Revision }} {{ .Release.IsUpgrade }} {{ .Release.Namespace }}\nc: {{ .Capabilities.APIVersions.Has \"apps/v1/Deployment\" }}\n" +
 		"d: {{ .Capabilities.APIVersions.Has \"example.com/v1/Thing\" }}\ne: {{ .Files.Get \"greeting.txt\" }}\nf: {{ (lookup \"v1\" \"ConfigMap\" \"production\" \"mine\").data.key }}\n" +
 		"g: {{ len (lookup \"v1\" \"ConfigMap\" \"production\" \"\").items }}\nh: {{ len (lookup \"v1\" \"Secret\" \"production\" \"gone\") }}\n"
-	archive := pack(t, "web/Chart.yaml", chartYAML+"dependencies: [{name: db, version: 1.x, condition: db.enabled}, {name: extra, version: 1.x, condition: extra.enabled}]\n",
+	archive := rendertest.Archive(t, "web/Chart.yaml", chartYAML+"dependencies: [{name: db, version: 1.x, condition: db.enabled}, {name: extra, version: 1.x, condition: extra.enabled}]\n",
 		"web/values.yaml", "size: 1\nextra: {enabled: false}\n", "web/greeting.txt", "hello", "web/crds/thing.yaml", crd,
 		"web/templates/_helpers.tpl", `{{ define "x" }}{{ end }}`, "web/templates/a.yaml", source, "web/templates/NOTES.txt", "thanks, {{ .Release.Name }}",
 		"web/templates/hook.yaml", "kind: Job\nmetadata:\n  annotations: {helm.sh/hook: pre-install}\n",
@@ -148,7 +138,7 @@ func TestRelease_RefusesBombs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("renders as much as a child process may")
 	}
-	inner := pack(t, "c/Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n", "c/zeros", strings.Repeat("\x00", 15<<20))
+	inner := rendertest.Archive(t, "c/Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n", "c/zeros", strings.Repeat("\x00", 15<<20))
 	inners := []string{"web/Chart.yaml", chartYAML}
 	for i := range 100 {
 		inners = append(inners, fmt.Sprintf("web/charts/c%d.tgz", i), string(inner))
@@ -173,7 +163,7 @@ func TestRelease_RefusesBombs(t *testing.T) {
 		endless:               {template(t, `{{ define "a" }}{{ if . }}{{ include "a" (rest .) }}{{ include "a" (rest .) }}{{ end }}x{{ end }}{{ include "a" (until 60) }}`), []string{"web/templates/x.yaml takes more than "}},
 		"templates":           {template(t, `{{ define "a" }}{{ template "a" . }}{{ end }}{{ template "a" . }}`), []string{"web/templates/x.yaml"}},
 		"tpl":                 {template(t, `{{ define "a" }}{{ tpl "{{ include \"a\" . }}" . }}{{ end }}{{ include "a" . }}`), []string{"web/templates/x.yaml"}},
-		"charts in it":        {pack(t, inners...), []string{memory}},
+		"charts in it":        {rendertest.Archive(t, inners...), []string{memory}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := rendertest.Process(t)
@@ -239,7 +229,7 @@ func TestRelease_RefusesOtherArchives(t *testing.T) {
 		"nothing":              {nil, problem.Invalid, "this is not a chart: EOF"},
 		"no gzip":              {[]byte("hello, this is not an archive"), problem.Invalid, "gzip: invalid header"},
 		"cut off":              {template(t, "a: b")[:100], problem.Invalid, "unexpected EOF"},
-		"no chart":             {pack(t, "web/readme", "x"), problem.Invalid, "Chart.yaml file is missing"},
+		"no chart":             {rendertest.Archive(t, "web/readme", "x"), problem.Invalid, "Chart.yaml file is missing"},
 		"a GiB of zeros":       {zeros, problem.TooLarge, "unpacked, has more than 16 MiB"},
 		"a large file":         {with(tar.Header{Name: "web/zeros"}, strings.Repeat("\x00", 17<<20)), problem.TooLarge, "unpacked, has more than 16 MiB"},
 		"5001 files":           {many(5001), problem.TooLarge, "more than 5000 files"},
@@ -250,12 +240,12 @@ func TestRelease_RefusesOtherArchives(t *testing.T) {
 		"a symbolic link":      {with(tar.Header{Name: "web/values.yaml", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}, ""), problem.Invalid, `"web/values.yaml" is a link`},
 		"a hard link":          {with(tar.Header{Name: "web/values.yaml", Typeflag: tar.TypeLink, Linkname: "web/Chart.yaml"}, ""), problem.Invalid, "is a link"},
 		"a device":             {with(tar.Header{Name: "web/zero", Typeflag: tar.TypeChar}, ""), problem.Invalid, "is not a file"},
-		"a library":            {pack(t, "web/Chart.yaml", chartYAML+"type: library\n"), problem.Invalid, "of type library"},
-		"no dependencies":      {pack(t, "web/Chart.yaml", chartYAML+"dependencies: [{name: db, version: 1, repository: https://example.com}]\n"), problem.Invalid, "lacks its dependencies db"},
-		"a schema over https":  {pack(t, "web/Chart.yaml", chartYAML, "web/values.schema.json", `{"$ref":"https://example.com/s.json"}`), problem.Invalid, "not loaded from elsewhere"},
-		"too many values":      {pack(t, "web/Chart.yaml", chartYAML, "web/values.yaml", "a: ["+strings.Repeat("1,", 200_000)+"1]"), problem.TooLarge, "values.yaml has more than 200000 entries"},
-		"a Chart.yaml of MiBs": {pack(t, "web/Chart.yaml", chartYAML+"description: "+strings.Repeat("x", 1<<20)), problem.TooLarge, "Chart.yaml has more than 256 KiB"},
-		"more than is kept":    {pack(t, "web/Chart.yaml", chartYAML, "web/readme", strings.Repeat("x", 7<<20)), problem.TooLarge, "more than 6 MiB"},
+		"a library":            {rendertest.Archive(t, "web/Chart.yaml", chartYAML+"type: library\n"), problem.Invalid, "of type library"},
+		"no dependencies":      {rendertest.Archive(t, "web/Chart.yaml", chartYAML+"dependencies: [{name: db, version: 1, repository: https://example.com}]\n"), problem.Invalid, "lacks its dependencies db"},
+		"a schema over https":  {rendertest.Archive(t, "web/Chart.yaml", chartYAML, "web/values.schema.json", `{"$ref":"https://example.com/s.json"}`), problem.Invalid, "not loaded from elsewhere"},
+		"too many values":      {rendertest.Archive(t, "web/Chart.yaml", chartYAML, "web/values.yaml", "a: ["+strings.Repeat("1,", 200_000)+"1]"), problem.TooLarge, "values.yaml has more than 200000 entries"},
+		"a Chart.yaml of MiBs": {rendertest.Archive(t, "web/Chart.yaml", chartYAML+"description: "+strings.Repeat("x", 1<<20)), problem.TooLarge, "Chart.yaml has more than 256 KiB"},
+		"more than is kept":    {rendertest.Archive(t, "web/Chart.yaml", chartYAML, "web/readme", strings.Repeat("x", 7<<20)), problem.TooLarge, "more than 6 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := resident(t)
@@ -286,7 +276,7 @@ func TestCharts_NullInSubchart(t *testing.T) {
 			"web/charts/sub/charts/below/values.yaml", "a: 1\nb: 2\n",
 			"web/charts/sub/charts/below/templates/x.yaml", "kind: B\nall: {{ omit .Values \"global\" | toJson | quote }}\n",
 		}
-		for _, j := range []render.Job{release(pack(t, chart...)), {Type: render.Chart, Path: "web", Release: "x", Namespace: "y", Files: files(chart...)}} {
+		for _, j := range []render.Job{release(rendertest.Archive(t, chart...)), {Type: render.Chart, Path: "web", Release: "x", Namespace: "y", Files: files(chart...)}} {
 			r, err := run(t, j)
 			require.NoError(t, err)
 			assert.Contains(t, all(r), `resources: "{\"limits\":{\"memory\":\"200Mi\"}}"`, dependencies)
@@ -312,7 +302,7 @@ func TestRelease_LargeChart(t *testing.T) {
 	for i := range 20 {
 		files = append(files, fmt.Sprintf("web/templates/%d.yaml", i), fmt.Sprintf("kind: ConfigMap\nmetadata: {name: d%d}\ndata:\n  dashboard: |\n{{ range 2000 }}%s\n{{ end }}", i, "    "+strings.Repeat("x", 50)))
 	}
-	r, err := run(t, release(pack(t, files...)))
+	r, err := run(t, release(rendertest.Archive(t, files...)))
 	require.NoError(t, err)
 	assert.Len(t, r.CRDs, 10)
 	assert.Len(t, r.Texts, 20)
@@ -320,7 +310,7 @@ func TestRelease_LargeChart(t *testing.T) {
 
 // TestRelease_SchemaElsewhere is never fetched, and can be left out.
 func TestRelease_SchemaElsewhere(t *testing.T) {
-	j := release(pack(t, "web/Chart.yaml", chartYAML, "web/values.schema.json", `{"$ref":"https://example.com/s.json"}`, "web/templates/a.yaml", "a: b"))
+	j := release(rendertest.Archive(t, "web/Chart.yaml", chartYAML, "web/values.schema.json", `{"$ref":"https://example.com/s.json"}`, "web/templates/a.yaml", "a: b"))
 	_, err := run(t, j)
 	assert.Contains(t, problemtest.Of(t, err).Fix, "--skip-schema-validation")
 	j.SkipSchema = true
@@ -330,7 +320,7 @@ func TestRelease_SchemaElsewhere(t *testing.T) {
 }
 
 func FuzzRelease(f *testing.F) {
-	f.Add(pack(f, "web/Chart.yaml", chartYAML, "web/templates/a.yaml", "a: b", "web/values.yaml", "a: b"))
+	f.Add(rendertest.Archive(f, "web/Chart.yaml", chartYAML, "web/templates/a.yaml", "a: b", "web/values.yaml", "a: b"))
 	f.Fuzz(func(t *testing.T, archive []byte) {
 		if bytes.Contains(archive, []byte("{{")) {
 			return // templates are programs: their bound is the process

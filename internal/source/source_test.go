@@ -1,7 +1,6 @@
 package source_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -188,10 +187,8 @@ func turnOn(t *testing.T, env *kubetest.Env) {
 	once.(*sync.Once).Do(func() {
 		manifest, err := deployments.Sources()
 		require.NoError(t, err)
-		cmd := env.Cluster.KubectlCommand(t.Context(), "apply", "--server-side", "-f", "-")
-		cmd.Stdin = bytes.NewReader(manifest)
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
+		_, err = env.Cluster.KubectlWith(t.Context(), string(manifest), "apply", "--server-side", "-f", "-")
+		require.NoError(t, err)
 		k := source.New(nil, source.Config{REST: env.Agent, Namespace: kubetest.AgentNamespace})
 		require.Eventually(t, func() bool {
 			_, err := k.List(t.Context(), "sources-on")

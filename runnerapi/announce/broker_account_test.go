@@ -212,7 +212,7 @@ func TestBrokerAccount_OwnQueuesOnly(t *testing.T) {
 	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
 	announced(t, p, makeEvents(t, "before", 1, 1)) // the exchange is there
-	_, err := rabbitmq.DeclareQueue(channel(t, b), rabbitmq.RunnerQueue("mine"))
+	_, err := rabbitmq.DeclareQueue(broker.Channel(t, b, broker.UserControlPlane), rabbitmq.RunnerQueue("mine"))
 	require.NoError(t, err)
 	shops := "shops-" + b.Name() // virtual hosts share users
 	own := config(b, broker.UserRunner)

@@ -29,7 +29,7 @@ func TestPublish_EndsOnSilentNetwork(t *testing.T) {
 	wire := faultproxy.New(t, b.Address())
 	cfg := config(b, broker.UserControlPlane)
 	cfg.URLs = []string{b.URLAt(broker.UserControlPlane, wire.Addr())}
-	p, ch := publisher(t, cfg), channel(t, b)
+	p, ch := publisher(t, cfg), broker.Channel(t, b, broker.UserControlPlane)
 	announced(t, p, makeEvents(t, "before", 1, 1)) // the exchange is there
 	queue := rabbitmq.RunnerQueue("order")
 	_, err := rabbitmq.DeclareQueue(ch, queue)
@@ -68,10 +68,6 @@ func testCrash(t *testing.T, b *broker.Broker) {
 	p := publisher(t, config(b, broker.UserControlPlane))
 	got, _, ready := consume(t, config(b, broker.UserRunner), rabbitmq.RunnerQueue("crash"))
 	await.Receive(t, ready, "the queue")
-	// RabbitMQ 3.10 notes a new quorum queue on disk a moment late, and one that it
-	// lost so has no leader ever after. That is not what is tested here.
-	_, err := b.Ctl(t.Context(), "eval", "dets:sync(ra_directory_reverse).")
-	require.NoError(t, err)
 	const batch = 250
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -100,11 +96,11 @@ func testCrash(t *testing.T, b *broker.Broker) {
 		sent <- ctx.Err()
 	}()
 	await.Closed(t, underWay, "the first events")
-	require.NoError(t, b.Kill())
+	require.NoError(t, b.Kill(ctx))
 	await.Until(t, "the loss to be noticed", func() bool { return !p.Connected() })
 	require.NoError(t, b.Start(ctx))
 	close(back)
-	err = await.Receive(t, sent, "the end of the stream")
+	err := await.Receive(t, sent, "the end of the stream")
 	require.NoError(t, err, "%d events were not sent: %v; %v", len(outbox), err, p.Status().Err)
 	events := got.until(t, "every event", func(e []announce.Event) bool { return complete(sequences(e, "crash"), count) })
 	late, again := account(events, "crash")
@@ -158,10 +154,7 @@ func TestBrokers_Failover(t *testing.T) {
 	for round := range 2 {
 		at := p.Status().Broker
 		visited[at] = true
-		// RabbitMQ 3.10 notes a new quorum queue late: docs/adr/0045-one-reader-at-a-time.md.
-		_, err := brokers[at].Ctl(t.Context(), "eval", "dets:sync(ra_directory_reverse).")
-		require.NoError(t, err)
-		require.NoError(t, brokers[at].Kill())
+		require.NoError(t, brokers[at].Kill(t.Context()))
 		await.Until(t, "the publisher to be at the other", func() bool { return p.Connected() && p.Status().Broker != at })
 		await.Until(t, "the consumer to be at the other", func() bool {
 			s := c.Status()

@@ -55,7 +55,7 @@ func backlog(t *testing.T, b broker.Endpoint, runner string, count uint64) rabbi
 	p := publisher(t, config(b, broker.UserControlPlane))
 	announced(t, p, makeEvents(t, "warm", 1, 1)) // the exchange is there
 	q := rabbitmq.RunnerQueue(runner)
-	_, err := rabbitmq.DeclareQueue(channel(t, b), q)
+	_, err := rabbitmq.DeclareQueue(broker.Channel(t, b, broker.UserControlPlane), q)
 	require.NoError(t, err)
 	announced(t, p, forRunner(runner, makeEvents(t, runner, 1, count)))
 	return q
@@ -129,10 +129,7 @@ func testCrashesBehind(t *testing.T, b *broker.Broker) {
 	var heard []announce.Event
 	for range 2 {
 		reader, leave := hold(t, cfg, q, 1000)
-		// RabbitMQ 3.10 notes a new quorum queue late: docs/adr/0045-one-reader-at-a-time.md.
-		_, err := b.Ctl(t.Context(), "eval", "dets:sync(ra_directory_reverse).")
-		require.NoError(t, err)
-		require.NoError(t, b.Kill())
+		require.NoError(t, b.Kill(t.Context()))
 		leave()
 		heard = append(heard, reader.events...)
 		require.NoError(t, b.Start(t.Context()))

@@ -217,23 +217,13 @@ func TestPublish_WithoutQueue(t *testing.T) {
 	announced(t, p, makeEvents(t, "unrouted", 1, 3))
 }
 
-func channel(t *testing.T, b broker.Endpoint) *amqp.Channel {
-	t.Helper()
-	conn, err := amqp.DialTLS(b.URL(broker.UserControlPlane), b.TLSConfig())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.CloseDeadline(time.Now().Add(5 * time.Second)) })
-	ch, err := conn.Channel()
-	require.NoError(t, err)
-	return ch
-}
-
 func TestConsumer_DeadLettersBadEvents(t *testing.T) {
 	t.Parallel()
 	b := rabbit.VHost(t)
 	cfg := config(b, broker.UserControlPlane)
 	p := publisher(t, cfg)
 	announced(t, p, makeEvents(t, "before", 1, 1)) // the topology is there
-	ch := channel(t, b)
+	ch := broker.Channel(t, b, broker.UserControlPlane)
 	var log logbook.Book
 	s, tries := newSink(), 0
 	rcfg := config(b, broker.UserRunner)

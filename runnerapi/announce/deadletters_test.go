@@ -28,7 +28,7 @@ func TestDeadLetters_ListRequeueDrop(t *testing.T) {
 	cfg := config(b, broker.UserControlPlane)
 	cfg.Seal = []byte("the control plane's secret")
 	p := publisher(t, cfg)
-	ch := channel(t, b)
+	ch := broker.Channel(t, b, broker.UserControlPlane)
 	announced(t, p, makeEvents(t, "before", 1, 1))
 	got, heal := mortician(t, b, "treated")
 	events := forRunner("treated", makeEvents(t, "ill", 1, 3))
@@ -103,21 +103,13 @@ func mortician(t *testing.T, b broker.Endpoint, runner string) (got *sink, heal 
 // that would go to another Runner.
 func forge(t *testing.T, b broker.Endpoint, like announce.Event) {
 	t.Helper()
-	conn, err := amqp.DialTLS(b.URL(broker.UserRunner), b.TLSConfig())
-	require.NoError(t, err)
-	defer func() { _ = conn.Close() }()
-	ch, err := conn.Channel()
-	require.NoError(t, err)
-	require.NoError(t, ch.Confirm(false))
 	body, err := like.Encode()
 	require.NoError(t, err)
-	c, err := ch.PublishWithDeferredConfirm(rabbitmq.DeadExchange, string(like.Type), true, false, amqp.Publishing{
+	broker.PublishAsRunner(t, b, rabbitmq.DeadExchange, string(like.Type), amqp.Publishing{
 		MessageId: "forged", DeliveryMode: amqp.Persistent, Body: append([]byte(`{"specversion":"1.0",`), body...),
 		Headers: amqp.Table{
 			"x-death":        []any{amqp.Table{"queue": "pipeops.runner.other", "reason": "rejected", "count": int64(1), "time": time.Now()}},
 			"x-pipeops-seal": "0000", "CC": []any{"pipeops.runner.third"},
 		},
 	})
-	require.NoError(t, err)
-	require.True(t, c.Wait(), "the broker did not take it")
 }

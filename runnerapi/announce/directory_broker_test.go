@@ -146,7 +146,7 @@ func TestDirectory_AfterAbsence(t *testing.T) {
 			// A queue is deleted here and does not expire: an expiry so short that a test can wait
 			// for it also ends the queue that the second directory has only just declared.
 			if c.ends {
-				_, err := channel(t, b).QueueDelete(queue.Name, false, false, false)
+				_, err := broker.Channel(t, b, broker.UserControlPlane).QueueDelete(queue.Name, false, false, false)
 				require.NoError(t, err)
 			}
 			for i := range 5 {

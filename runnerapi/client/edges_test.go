@@ -21,6 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 	"github.com/pipeops/pipeops-vm-agent/test/proxytest"
 )
 
@@ -371,10 +372,4 @@ func ctxFor(t *testing.T) context.Context {
 	return ctx
 }
 
-func codeOf(t *testing.T, err error) runnerapi.Code {
-	t.Helper()
-	e := &runnerapi.Error{}
-	require.ErrorAs(t, err, &e)
-	assert.NotEmpty(t, e.Fix, "every error says what to do")
-	return e.Code
-}
+var codeOf = problemtest.CodeOf

@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"context"
-	"net"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 )
 
 // The client does not retry a poll, and the wait continues.
@@ -65,12 +65,9 @@ func TestClient_ReportsSlowCall(t *testing.T) {
 func toldOfNobody(t *testing.T, call string, do func(context.Context, *client.Client) error) {
 	ctx, cancel := context.WithCancel(ctxFor(t))
 	defer cancel()
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, ln.Close())
 	var told []client.Slow
 	c := runnertest.Start(t, runnertest.NewBackend()).ClientWith(func(c *client.Config) {
-		c.EdgeAddresses = []string{ln.Addr().String()}
+		c.EdgeAddresses = []string{freeport.Address(t)}
 		c.Slow = func(s client.Slow) {
 			if told = append(told, s); len(told) == 2 {
 				cancel()

@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 )
 
 var web = runnerapi.Key{Namespace: "production", Name: "web"}
@@ -27,49 +28,7 @@ func ctxFor(t *testing.T) context.Context {
 	return ctx
 }
 
-func codeOf(t *testing.T, err error) runnerapi.Code {
-	t.Helper()
-	e := &runnerapi.Error{}
-	require.ErrorAs(t, err, &e)
-	assert.NotEmpty(t, e.Fix, "every error says what to do")
-	return e.Code
-}
-
-func TestApp_Lifecycle(t *testing.T) {
-	agent := runnertest.Start(t, runnertest.NewBackend())
-	c, ctx := agent.Client(), ctxFor(t)
-
-	app, err := c.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "shop/web:1", Ports: []runnerapi.Port{{Port: 8080}}}, runnerapi.WriteOptions{})
-	require.NoError(t, err)
-	assert.EqualValues(t, 1, app.Generation)
-	assert.Nil(t, app.Spec.Replicas, "which is one, but may be another for a deploy that keeps the scale")
-	assert.Equal(t, runnerapi.TypeDeployment, app.Spec.Type, "defaults are filled in")
-	assert.False(t, app.Settled())
-
-	app, err = c.Apps().Wait(ctx, web, app.Generation)
-	require.NoError(t, err)
-	assert.Equal(t, runnerapi.PhaseHealthy, app.Status.Phase)
-
-	app, err = c.Apps().Scale(ctx, web, runnerapi.Scale{Replicas: new(int32(3))}, runnerapi.WriteOptions{})
-	require.NoError(t, err)
-	var seen []client.Progress
-	app, err = c.Apps().Watch(ctx, web, app.Generation, func(p client.Progress) { seen = append(seen, p) })
-	require.NoError(t, err)
-	assert.EqualValues(t, 3, app.Status.ReadyReplicas)
-	assert.NotEmpty(t, seen)
-
-	apps, err := c.Apps().List(ctx, "")
-	require.NoError(t, err)
-	assert.Len(t, apps, 1)
-	apps, err = c.Apps().List(ctx, "elsewhere")
-	require.NoError(t, err)
-	assert.Empty(t, apps)
-
-	require.NoError(t, c.Apps().Delete(ctx, web, runnerapi.WriteOptions{}))
-	_, err = c.Apps().Get(ctx, web)
-	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, err))
-	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, c.Apps().Delete(ctx, web, runnerapi.WriteOptions{})))
-}
+var codeOf = problemtest.CodeOf
 
 func TestDeploy_PassesCaller(t *testing.T) {
 	agent := runnertest.Start(t, runnertest.NewBackend())
@@ -85,41 +44,6 @@ func TestDeploy_PassesCaller(t *testing.T) {
 	assert.Equal(t, "k1", call.IdempotencyKey)
 	_, err = c.Apps().Get(ctx, web)
 	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, err), "a dry run changes nothing")
-}
-
-func TestSecret_Lifecycle(t *testing.T) {
-	agent := runnertest.Start(t, runnertest.NewBackend())
-	c, ctx := agent.Client(), ctxFor(t)
-	key := runnerapi.Key{Namespace: "staging", Name: "web-env"}
-	spec := runnerapi.SecretSpec{Data: map[string]string{"PASSWORD": "hunter2"}, BinaryData: map[string][]byte{"blob": {0xff, 0}}}
-
-	_, err := c.Secrets().Set(ctx, key, spec, runnerapi.WriteOptions{})
-	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, codeOf(t, err))
-	_, err = c.Namespaces().Set(ctx, "staging", runnerapi.NamespaceSpec{Labels: map[string]string{"team": "a"}}, runnerapi.WriteOptions{})
-	require.NoError(t, err)
-	secret, err := c.Secrets().Set(ctx, key, spec, runnerapi.WriteOptions{})
-	require.NoError(t, err)
-	assert.Equal(t, []runnerapi.SecretKey{{Key: "PASSWORD", Size: 7}, {Key: "blob", Size: 2}}, secret.Keys)
-	assert.Equal(t, spec.BinaryData, agent.Backend.SecretSpec(key).BinaryData)
-
-	secrets, err := c.Secrets().List(ctx, "staging")
-	require.NoError(t, err)
-	assert.Len(t, secrets, 1)
-	_, err = c.Secrets().Get(ctx, key)
-	require.NoError(t, err)
-	require.NoError(t, c.Secrets().Delete(ctx, key, runnerapi.WriteOptions{}))
-
-	list, err := c.Namespaces().List(ctx)
-	require.NoError(t, err)
-	assert.Len(t, list, 2)
-	ns, err := c.Namespaces().Get(ctx, "staging")
-	require.NoError(t, err)
-	assert.Equal(t, "a", ns.Labels["team"])
-	require.NoError(t, c.Namespaces().Delete(ctx, "staging", runnerapi.WriteOptions{}))
-	cluster, err := c.Cluster().Get(ctx)
-	require.NoError(t, err)
-	assert.Equal(t, runnertest.AgentID, cluster.AgentID)
-	assert.Nil(t, cluster.Memory.Used, "unknown is not zero")
 }
 
 // The first response is lost after the command ran.
@@ -139,6 +63,7 @@ func TestClient_RetryRunsOnce(t *testing.T) {
 	assert.EqualValues(t, 2, app.Generation, "one restart")
 	lost.answers.Store(1)
 	require.NoError(t, c2.Apps().Delete(ctx, web, runnerapi.WriteOptions{}), "a repeated delete that finds nothing")
+	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, c2.Apps().Delete(ctx, web, runnerapi.WriteOptions{})), "one that was not repeated")
 }
 
 // losing carries out commands and fails then, as a connection that breaks does.
@@ -265,34 +190,6 @@ func TestDeploy_KeepsUnnamedFields(t *testing.T) {
 	} {
 		assert.Equal(t, c.want, c.named.KeepUnnamed(c.has), name)
 	}
-}
-
-// The Go client needs no option for it, and the policy is asked about the kept scale.
-func TestDeploy_KeepsScale(t *testing.T) {
-	t.Parallel()
-	policy := newAsked(func(i runnerapi.Intent) error {
-		if i.App != nil && i.App.Replicas != nil && *i.App.Replicas > 5 {
-			return runnerapi.PolicyDenied("stay within it", "at most 5 pods")
-		}
-		return nil
-	})
-	client, ctx := governed(t, policy).Client(), ctxFor(t)
-	_, err := client.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a:1"}, runnerapi.WriteOptions{})
-	require.NoError(t, err)
-	_, err = client.Apps().Scale(ctx, web, runnerapi.Scale{Replicas: new(int32(5))}, runnerapi.WriteOptions{})
-	require.NoError(t, err)
-	_, err = client.Apps().Pause(ctx, web, runnerapi.WriteOptions{})
-	require.NoError(t, err)
-	app, err := client.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a:2"}, runnerapi.WriteOptions{})
-	require.NoError(t, err)
-	assert.Equal(t, runnerapi.AppSpec{Type: app.Spec.Type, Image: "a:2", Replicas: new(int32(5)), Paused: new(true)}, app.Spec)
-
-	_, err = client.Apps().Scale(ctx, web, runnerapi.Scale{Replicas: new(int32(8))}, runnerapi.WriteOptions{})
-	require.NoError(t, err)
-	_, err = client.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a:3"}, runnerapi.WriteOptions{})
-	assert.Equal(t, runnerapi.CodePolicyDenied, codeOf(t, err), "what stays is more than the policy allows")
-	_, err = client.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a:3", Replicas: new(int32(4)), Paused: new(bool)}, runnerapi.WriteOptions{})
-	require.NoError(t, err)
 }
 
 func TestMetricsHistory_LimitsRange(t *testing.T) {

@@ -128,17 +128,22 @@ func TestClient_EndsWithContext(t *testing.T) {
 		return ctx.Err()
 	}
 	c := runnertest.Start(t, b).Client()
-	ctx, cancel := context.WithCancel(ctxFor(t))
-	failed := make(chan error, 1)
-	go func() {
-		_, err := c.Cluster().Get(ctx)
-		failed <- err
-	}()
-	await.Receive(t, entered, "the call")
-	cancel()
-	require.ErrorIs(t, await.Receive(t, failed, "the call to end"), context.Canceled)
+	for what, call := range map[string]func(context.Context) error{
+		"a call": func(ctx context.Context) error { _, err := c.Cluster().Get(ctx); return err },
+		"a drain, which repeats its call": func(ctx context.Context) error {
+			_, err := c.Nodes().Drain(ctx, runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{}, func(runnerapi.Drain) {})
+			return err
+		},
+	} {
+		ctx, cancel := context.WithCancel(ctxFor(t))
+		failed := make(chan error, 1)
+		go func() { failed <- call(ctx) }()
+		await.Receive(t, entered, what)
+		cancel()
+		require.ErrorIs(t, await.Receive(t, failed, "the end of "+what), context.Canceled)
+	}
 
-	ctx, cancel = context.WithTimeout(ctxFor(t), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(ctxFor(t), 300*time.Millisecond)
 	defer cancel()
 	_, err := c.Cluster().Get(ctx)
 	assert.Equal(t, client.CodeUnreachable, codeOf(t, err))

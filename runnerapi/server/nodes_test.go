@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
@@ -72,27 +71,6 @@ func TestDrainNode_WaitRetries(t *testing.T) {
 	resp, answer := r.do("POST", "/v1/nodes/"+runnertest.NodeName+"/drain?wait=10s", "{}", "Content-Type", "application/json")
 	assert.Equal(t, 200, resp.StatusCode, string(answer))
 	assert.Contains(t, string(answer), `"done":true`)
-}
-
-func TestDrainNode_EndsWithContext(t *testing.T) {
-	b := runnertest.NewBackend()
-	blocked := make(chan struct{})
-	b.Intercept = func(ctx context.Context, _ runnertest.Call) error {
-		close(blocked)
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	client := runnertest.Start(t, b).Client()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	failed := make(chan error, 1)
-	go func() {
-		_, err := client.Nodes().Drain(ctx, runnertest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{}, func(runnerapi.Drain) {})
-		failed <- err
-	}()
-	await.Closed(t, blocked, "the drain to begin")
-	cancel()
-	assert.ErrorIs(t, await.Receive(t, failed, "the drain to end"), context.Canceled)
 }
 
 func TestNodes_RefuseInvalidFields(t *testing.T) {

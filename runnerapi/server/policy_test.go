@@ -19,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 )
 
 // asked is a policy that remembers what it was asked. It says what its function
@@ -34,12 +35,7 @@ type asked struct {
 }
 
 // problemOf is the problem that a client was answered.
-func problemOf(t *testing.T, err error) *runnerapi.Error {
-	t.Helper()
-	e := &runnerapi.Error{}
-	require.ErrorAs(t, err, &e)
-	return e
-}
+var problemOf = problemtest.Of
 
 func newAsked(say func(runnerapi.Intent) error) *asked {
 	return &asked{say: say, changed: make(chan struct{})}

@@ -1,8 +1,8 @@
 package server_test
 
 import (
-	"context"
 	"encoding/json"
+	"net/http"
 	"reflect"
 	"strings"
 	"testing"
@@ -166,53 +166,30 @@ func FuzzScaleBody(f *testing.F) {
 
 // The message has what was meant.
 func TestValidate_RefusesMemoryWithoutUnit(t *testing.T) {
-	c := runnertest.Start(t, runnertest.NewBackend()).Client()
-	of := func(amount string) runnerapi.Resources {
-		return runnerapi.Resources{Requests: runnerapi.ResourceAmounts{Memory: amount}}
-	}
-	for field, send := range map[string]func(context.Context, string) error{
-		"resources.requests.memory": func(ctx context.Context, amount string) error {
-			_, err := c.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a", Resources: of(amount)}, runnerapi.WriteOptions{})
-			return err
-		},
-		"initContainers[0].resources.requests.memory": func(ctx context.Context, amount string) error {
-			spec := runnerapi.AppSpec{Image: "a", InitContainers: []runnerapi.InitContainer{{Name: "prepare", Resources: of(amount)}}}
-			_, err := c.Apps().Deploy(ctx, web, spec, runnerapi.WriteOptions{})
-			return err
-		},
-		"jobs[0].resources.requests.memory": func(ctx context.Context, amount string) error {
-			spec := runnerapi.PipelineSpec{Jobs: []runnerapi.PipelineJob{{Name: "test", Image: "a", Resources: of(amount)}}}
-			_, err := c.Pipelines().Run(ctx, runnerapi.Key{Namespace: "production", Name: "release"}, spec, runnerapi.WriteOptions{})
-			return err
-		},
-		"quota.requests.memory": func(ctx context.Context, amount string) error {
-			quota := &runnerapi.NamespaceQuota{Requests: of(amount).Requests}
-			_, err := c.Namespaces().Set(ctx, "staging", runnerapi.NamespaceSpec{Quota: quota}, runnerapi.WriteOptions{})
-			return err
-		},
-		"defaultLimits.requests.memory": func(ctx context.Context, amount string) error {
-			limits := &runnerapi.NamespaceDefaults{Requests: of(amount).Requests}
-			_, err := c.Namespaces().Set(ctx, "staging", runnerapi.NamespaceSpec{Limits: limits}, runnerapi.WriteOptions{})
-			return err
-		},
-		"build.resources.requests.memory": func(ctx context.Context, amount string) error {
-			build := &runnerapi.SourceBuild{BuildTemplate: runnerapi.BuildTemplate{Image: "registry.example.com/web", Resources: of(amount)}}
-			spec := runnerapi.SourceSpec{URL: "https://git.example.com/web.git", Type: runnerapi.SourceApp, Path: "app.yaml", Build: build}
-			_, err := c.Sources().Set(ctx, web, spec, runnerapi.WriteOptions{})
-			return err
-		},
+	r := newRaw(t, runnertest.Start(t, runnertest.NewBackend()))
+	const memory = `{"requests":{"memory":"AMOUNT"}}`
+	for field, c := range map[string]struct{ path, body string }{
+		"resources.requests.memory":                   {"/production/apps/web", `{"image":"a","resources":` + memory + `}`},
+		"initContainers[0].resources.requests.memory": {"/production/apps/web", `{"image":"a","initContainers":[{"name":"prepare","resources":` + memory + `}]}`},
+		"jobs[0].resources.requests.memory":           {"/production/pipelines/release", `{"jobs":[{"name":"test","image":"a","resources":` + memory + `}]}`},
+		"quota.requests.memory":                       {"/staging", `{"quota":` + memory + `}`},
+		"defaultLimits.requests.memory":               {"/staging", `{"defaultLimits":` + memory + `}`},
+		"build.resources.requests.memory": {"/production/sources/web", `{"url":"https://git.example.com/web.git","type":"app","path":"app.yaml",
+			"build":{"image":"registry.example.com/web","resources":` + memory + `}}`},
 	} {
-		t.Run(field, func(t *testing.T) {
-			for amount, says := range map[string]string{"64": `"64" is 64 bytes, which no program runs in: write "64Mi"`, "512k": `"512k" is less than 1Mi`} {
-				known := problemOf(t, send(ctxFor(t), amount))
-				assert.Equal(t, runnerapi.CodeInvalid, known.Code)
-				assert.Equal(t, field, known.Field)
-				assert.Contains(t, known.Detail, says)
-			}
-			for _, amount := range []string{"1Mi", "67108864", "0"} {
-				require.NoError(t, send(ctxFor(t), amount))
-			}
-		})
+		send := func(amount string) (*http.Response, []byte) {
+			return r.do(http.MethodPut, "/v1/namespaces"+c.path, strings.Replace(c.body, "AMOUNT", amount, 1))
+		}
+		for amount, says := range map[string]string{"64": `"64" is 64 bytes, which no program runs in: write "64Mi"`, "512k": `"512k" is less than 1Mi`} {
+			resp, body := send(amount)
+			refused := refusalOf(t, http.StatusUnprocessableEntity, resp, body)
+			assert.Equal(t, field, refused.Field)
+			assert.Contains(t, refused.Detail, says, field)
+		}
+		for _, amount := range []string{"1Mi", "67108864", "0"} {
+			resp, body := send(amount)
+			assert.Less(t, resp.StatusCode, 300, "%s: %s", field, body)
+		}
 	}
 }
 

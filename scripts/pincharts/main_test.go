@@ -1,10 +1,6 @@
 package main
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm/repository"
+	"github.com/pipeops/pipeops-vm-agent/test/rendertest"
 )
 
 var fakeCharts = []components.Chart{
@@ -52,13 +49,7 @@ func fakeRepository(t *testing.T) *upstream {
 // packed returns the archive of a chart that holds one file.
 func packed(t *testing.T, content string) []byte {
 	t.Helper()
-	var out bytes.Buffer
-	z := gzip.NewWriter(&out)
-	w := tar.NewWriter(z)
-	require.NoError(t, w.WriteHeader(&tar.Header{Name: "chart/Chart.yaml", Size: int64(len(content)), Mode: 0o644}))
-	_, err := w.Write([]byte(content))
-	require.NoError(t, errors.Join(err, w.Close(), z.Close()))
-	return out.Bytes()
+	return rendertest.Archive(t, "chart/Chart.yaml", content)
 }
 
 // TestCharts_PinThenDownload does what `make pin-charts` and `make charts` do.

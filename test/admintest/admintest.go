@@ -4,7 +4,6 @@ package admintest
 
 import (
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -26,6 +25,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 // Noon is the time at which the clock of the data begins.
@@ -125,8 +125,7 @@ func CallBy(t *testing.T, certificate, cluster string) *http.Request {
 // Request makes a key, a certificate request with it, and the key's fingerprint.
 func Request(t *testing.T) (key *ecdsa.PrivateKey, csr, fingerprint string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	key = selfsigned.Key(t)
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	require.NoError(t, err)
 	parsed, err := x509.ParseCertificateRequest(der)

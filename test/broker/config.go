@@ -55,22 +55,14 @@ func (b *Broker) writeConfig() error {
 		"definitions.json":  definitions,
 		"enabled_plugins":   "[rabbitmq_management].\n",
 		"rabbitmq-env.conf": "", // instead of the machine's own
+		".erlang.cookie":    b.cookie,
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(b.dir, name), []byte(text), 0o600); err != nil {
 			return err
 		}
 	}
-	return b.writeCookie()
-}
-
-// writeCookie sets Erlang's shared secret. Erlang only accepts a file that other users cannot read.
-func (b *Broker) writeCookie() error {
-	path := filepath.Join(b.dir, ".erlang.cookie")
-	if _, err := os.Stat(path); err == nil {
-		return nil
-	}
-	return os.WriteFile(path, []byte(b.state.Cookie), 0o400)
+	return nil
 }
 
 func (b *Broker) serverConfig() string {
@@ -78,9 +70,7 @@ func (b *Broker) serverConfig() string {
 	set := func(key string, value any) { _, _ = fmt.Fprintf(&c, "%s = %v\n", key, value) }
 
 	set("listeners.tcp", "none")
-	for i, host := range append([]string{"127.0.0.1"}, b.state.Listen...) {
-		set(fmt.Sprintf("listeners.ssl.%d", i+1), fmt.Sprintf("%s:%d", host, b.state.AMQPSPort))
-	}
+	set("listeners.ssl.1", b.address())
 	set("ssl_options.cacertfile", filepath.Join(b.dir, "ca.crt"))
 	set("ssl_options.certfile", filepath.Join(b.dir, "server.crt"))
 	set("ssl_options.keyfile", filepath.Join(b.dir, "server.key"))
@@ -88,7 +78,7 @@ func (b *Broker) serverConfig() string {
 	set("ssl_options.versions.1", "tlsv1.3")
 	set("ssl_options.versions.2", "tlsv1.2")
 	set("management.tcp.ip", "127.0.0.1")
-	set("management.tcp.port", b.state.ManagementPort)
+	set("management.tcp.port", b.managementPort)
 	set("load_definitions", filepath.Join(b.dir, "definitions.json"))
 
 	// A nearly full disk must not stop a test's broker, and the broker must not fill it: the log of
@@ -109,7 +99,7 @@ func (b *Broker) definitions() (string, error) {
 		Tags []string `json:"tags"`
 	}
 	var users []user
-	for name, password := range b.state.Passwords {
+	for name, password := range b.passwords {
 		hash, err := hashPassword(password)
 		if err != nil {
 			return "", err

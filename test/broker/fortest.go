@@ -77,7 +77,7 @@ func skipShort(t testing.TB) {
 func upForTest() (*Broker, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), upTimeout)
 	defer cancel()
-	return Up(ctx, Options{Name: "test-" + lowSecret(), mortal: true})
+	return Up(ctx, nil)
 }
 
 func down(b *Broker) error {

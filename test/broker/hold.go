@@ -2,7 +2,6 @@ package broker
 
 import (
 	"errors"
-	"fmt"
 	"syscall"
 )
 
@@ -15,7 +14,7 @@ func (b *Broker) Resume() error { return b.signal(syscall.SIGCONT) }
 func (b *Broker) signal(s syscall.Signal) error {
 	pids := b.processes("beam.smp")
 	if len(pids) == 0 {
-		return fmt.Errorf("broker %s does not run", b.name)
+		return errors.New("the broker does not run")
 	}
 	var errs []error
 	for _, pid := range pids {

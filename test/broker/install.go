@@ -25,5 +25,5 @@ func Installed() bool {
 // Install installs Debian's package of RabbitMQ, without starting its service, unless it is already
 // installed.
 func Install(ctx context.Context, out io.Writer) error {
-	return debian.Install(ctx, "RabbitMQ (some 60 MB, once)", "rabbitmq-server", installScript, Installed, func(text string) { say(out, "%s", text) })
+	return debian.Install(ctx, "RabbitMQ (some 60 MB, once)", "rabbitmq-server", installScript, Installed, func(text string) { debian.Say(out, "broker", "%s", text) })
 }

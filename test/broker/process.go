@@ -7,11 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/pipeops/pipeops-vm-agent/test/launch"
 )
 
 // marker is in the environment of every process that a broker consists of: it
@@ -19,8 +22,9 @@ import (
 // when a process ID was used again.
 const marker = "PIPEOPS_TEST_BROKER"
 
-// nodeName returns short, and on localhost so that Erlang asks no DNS.
-func (b *Broker) nodeName() string { return "pipeops-" + b.name + "@localhost" }
+// nodeName is on localhost so that Erlang asks no DNS. Each broker has its own port mapper, which
+// knows one node.
+const nodeName = "pipeops@localhost"
 
 func (b *Broker) environ() []string {
 	vars := map[string]string{
@@ -29,17 +33,17 @@ func (b *Broker) environ() []string {
 		marker:                                b.dir,
 		"HOME":                                b.dir, // .erlang.cookie
 		"RABBITMQ_BASE":                       b.dir,
-		"RABBITMQ_NODENAME":                   b.nodeName(),
+		"RABBITMQ_NODENAME":                   nodeName,
 		"RABBITMQ_CONF_ENV_FILE":              filepath.Join(b.dir, "rabbitmq-env.conf"),
 		"RABBITMQ_CONFIG_FILE":                filepath.Join(b.dir, "rabbitmq.conf"),
 		"RABBITMQ_ENABLED_PLUGINS_FILE":       filepath.Join(b.dir, "enabled_plugins"),
 		"RABBITMQ_MNESIA_BASE":                filepath.Join(b.dir, "data"),
 		"RABBITMQ_LOG_BASE":                   b.LogDir(),
 		"RABBITMQ_PID_FILE":                   filepath.Join(b.dir, "pid"),
-		"RABBITMQ_DIST_PORT":                  strconv.Itoa(b.state.DistPort),
+		"RABBITMQ_DIST_PORT":                  strconv.Itoa(b.distPort),
 		"RABBITMQ_LOGS":                       filepath.Join(b.LogDir(), "rabbitmq.log"),
 		"RABBITMQ_GENERATED_CONFIG_DIR":       filepath.Join(b.dir, "data"),
-		"ERL_EPMD_PORT":                       strconv.Itoa(b.state.EPMDPort),
+		"ERL_EPMD_PORT":                       strconv.Itoa(b.epmdPort),
 		"ERL_EPMD_ADDRESS":                    "127.0.0.1",
 		"ERL_CRASH_DUMP":                      "/dev/null",
 		"RABBITMQ_CTL_ERL_ARGS":               loopbackDist,
@@ -62,26 +66,20 @@ const (
 	lowFootprint = "+S 1:1 +SDcpu 1:1 +SDio 2 +sbwt none +sbwtdcpu none +sbwtdio none"
 )
 
-// start starts what is not running and waits until it can be used.
-func (b *Broker) start(ctx context.Context) error {
-	if b.accepts(ctx) == nil {
-		say(b.out, "%s is up on port %d", b.name, b.state.AMQPSPort)
-		return nil
-	}
+// Start starts the broker, also after Stop or Kill, with its data and ports. It waits until the
+// broker can be used.
+func (b *Broker) Start(ctx context.Context) error {
 	// A half that is left of an earlier start would only be in the way.
 	if err := b.killAll(ctx); err != nil {
 		return err
 	}
-	say(b.out, "starting %s (some 8 s)", b.name)
+	b.say("starting (some 8 s)")
 	started := time.Now()
 	if err := b.writeConfig(); err != nil {
-		return fmt.Errorf("broker %s: write its configuration: %w", b.name, err)
-	}
-	if err := os.MkdirAll(b.LogDir(), 0o700); err != nil {
-		return err
+		return fmt.Errorf("broker: write its configuration: %w", err)
 	}
 	// Erlang would start this itself, but as a daemon for everyone on the machine.
-	if _, err := b.launch(ctx, "epmd", "-port", strconv.Itoa(b.state.EPMDPort), "-address", "127.0.0.1"); err != nil {
+	if _, err := b.launch(ctx, "epmd", "-port", strconv.Itoa(b.epmdPort), "-address", "127.0.0.1"); err != nil {
 		return err
 	}
 	exited, err := b.launch(ctx, filepath.Join(binDir, "rabbitmq-server"))
@@ -92,57 +90,32 @@ func (b *Broker) start(ctx context.Context) error {
 		_ = b.killAll(context.WithoutCancel(ctx))
 		return err
 	}
-	say(b.out, "%s is up on port %d after %s", b.name, b.state.AMQPSPort, time.Since(started).Round(100*time.Millisecond))
+	b.say("up on port %d after %s", b.amqpsPort, time.Since(started).Round(100*time.Millisecond))
 	return nil
 }
 
-// launch starts a process in a separate session, with its output in a file. Unless the broker
-// is mortal, the process continues without us. The channel is closed when it has exited.
-func (b *Broker) launch(ctx context.Context, program string, args ...string) (<-chan struct{}, error) {
-	log, err := os.OpenFile(b.outputFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = log.Close() }()
+func (b *Broker) launch(ctx context.Context, program string, args ...string) (exited <-chan struct{}, err error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, args...)
-	cmd.Env = b.environ()
-	cmd.Dir = b.dir
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if b.mortal {
-		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	}
-	started, exited := make(chan error), make(chan struct{})
-	go func() {
-		defer close(exited)
-		// The kernel sends Pdeathsig when the thread ends that started the process.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // only to reap it; how it ended is in its log
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, fmt.Errorf("broker %s: start %s: %w", b.name, program, err)
+	cmd.Env, cmd.Dir = b.environ(), b.dir
+	if exited, err = launch.Start(cmd, b.outputFile(), syscall.SIGKILL); err != nil {
+		return nil, fmt.Errorf("broker: start %s: %w", program, err)
 	}
 	return exited, nil
 }
 
 func (b *Broker) outputFile() string { return filepath.Join(b.LogDir(), "output.log") }
 
-// stop asks the server to end, which takes a second or two, then makes sure.
-func (b *Broker) stop(ctx context.Context) error {
+// Stop stops the broker in order, which takes a second or two, and keeps its data.
+func (b *Broker) Stop(ctx context.Context) error {
 	server := b.processes("beam.smp")
 	for _, pid := range server {
 		_ = syscall.Kill(pid, syscall.SIGTERM)
 	}
 	if len(server) > 0 {
-		say(b.out, "stopping %s", b.name)
-		wait, cancel := context.WithTimeout(ctx, 30*time.Second)
+		b.say("stopping")
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
-		_ = poll(wait, func() bool { return len(b.processes("beam.smp")) == 0 })
+		_ = poll(ctx, func(context.Context) (bool, error) { return len(b.processes("beam.smp")) == 0, nil })
 	}
 	return b.killAll(ctx)
 }
@@ -151,21 +124,18 @@ func (b *Broker) stop(ctx context.Context) error {
 func (b *Broker) killAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	err := poll(ctx, func() bool {
+	err := poll(ctx, func(context.Context) (bool, error) {
 		pids := b.processes("")
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		return len(pids) == 0
+		return len(pids) == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("broker %s: its processes %v do not end: %w", b.name, b.processes(""), err)
+		return fmt.Errorf("broker: its processes %v do not end: %w", b.processes(""), err)
 	}
 	return nil
 }
-
-// Running reports whether the server's process is there.
-func (b *Broker) Running() bool { return len(b.processes("beam.smp")) > 0 }
 
 // processes finds the broker's live processes, those of one command or all.
 func (b *Broker) processes(command string) []int {
@@ -194,15 +164,6 @@ func (b *Broker) processes(command string) []int {
 }
 
 // poll tries until it is so or the context ends.
-func poll(ctx context.Context, so func() bool) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !so() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-	return nil
+func poll(ctx context.Context, so wait.ConditionWithContextFunc) error {
+	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, so)
 }

@@ -29,22 +29,21 @@ func (b *Broker) await(ctx context.Context, exited <-chan struct{}) error {
 	defer cancel()
 	var last error
 	gone := false
-	err := poll(ctx, func() bool {
+	err := poll(ctx, func(context.Context) (bool, error) {
 		select {
 		case <-exited:
 			gone = true
-			return true
+			return true, nil
 		default:
 		}
 		last = b.accepts(ctx)
-		return last == nil
+		return last == nil, nil
 	})
 	switch {
 	case gone:
-		return fmt.Errorf("broker %s: the server ended while it started; its last words (%s):\n%s",
-			b.name, b.LogDir(), b.lastWords())
+		return fmt.Errorf("broker: the server ended while it started; its last words (%s):\n%s", b.LogDir(), b.lastWords())
 	case err != nil:
-		return fmt.Errorf("broker %s: not ready after %s (%w): %w; see %s", b.name, startTimeout, err, last, b.LogDir())
+		return fmt.Errorf("broker: not ready after %s (%w): %w; see %s", startTimeout, err, last, b.LogDir())
 	}
 	return nil
 }
@@ -87,7 +86,7 @@ func (b *Broker) Ctl(ctx context.Context, args ...string) ([]byte, error) {
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return out, fmt.Errorf("broker %s: rabbitmqctl: %w:\n%s", b.name, err, debian.Tail(out))
+		return out, fmt.Errorf("broker: rabbitmqctl: %w:\n%s", err, debian.Tail(out))
 	}
 	return out, nil
 }

@@ -3,12 +3,14 @@ package broker
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -29,7 +31,7 @@ type VHost struct {
 
 // NewVHost returns a virtual host in which users have the same permissions as in "/".
 func (b *Broker) NewVHost(ctx context.Context) (*VHost, error) {
-	v := &VHost{broker: b, name: "test-" + lowSecret()}
+	v := &VHost{broker: b, name: "test-" + strings.ToLower(rand.Text()[:8])}
 	if err := b.manage(ctx, http.MethodPut, "vhosts/"+v.name, nil); err != nil {
 		return nil, err
 	}
@@ -86,12 +88,12 @@ func (b *Broker) manage(ctx context.Context, method, path string, body any) erro
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return fmt.Errorf("broker %s: %w", b.name, err)
+		return fmt.Errorf("broker: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		said, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
-		return fmt.Errorf("broker %s: %s %s: %s: %s", b.name, method, path, resp.Status, said)
+		return fmt.Errorf("broker: %s %s: %s: %s", method, path, resp.Status, said)
 	}
 	return nil
 }
@@ -99,7 +101,7 @@ func (b *Broker) manage(ctx context.Context, method, path string, body any) erro
 func (b *Broker) urlIn(user, address, vhost string) string {
 	u := url.URL{
 		Scheme: "amqps",
-		User:   url.UserPassword(user, b.state.Passwords[user]),
+		User:   url.UserPassword(user, b.passwords[user]),
 		Host:   address,
 		Path:   "/" + vhost,
 	}

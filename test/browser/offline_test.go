@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -28,6 +27,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/browser"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/monitoringtest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
@@ -44,10 +44,7 @@ type machine struct {
 func newMachine(t *testing.T, env *kubetest.Env) *machine {
 	t.Helper()
 	managed := env.Namespace(t)
-	free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, free.Close())
-	m := &machine{plane: planetest.Start(t), health: free.Addr().String()}
+	m := &machine{plane: planetest.Start(t), health: freeport.Address(t)}
 	cfg := config.Config{
 		ControlPlaneURL: m.plane.URL(), Token: m.plane.Token(t, administration.TokenOptions{TTL: time.Hour}), ClusterName: "shop",
 		StateDir: t.TempDir(), Namespace: kubetest.AgentOf(managed), Namespaces: []string{managed}, HealthAddress: m.health,

@@ -28,6 +28,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sys/unix"
+
+	"github.com/pipeops/pipeops-vm-agent/test/filelock"
+	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 )
 
 const (
@@ -83,7 +86,7 @@ func Parts(ctx context.Context) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	tools := toolsDir()
+	tools := inputs.Path("test/buildkit/tools")
 	pins, err := os.ReadFile(filepath.Join(tools, "go.sum"))
 	if err != nil {
 		return "", err
@@ -94,14 +97,11 @@ func Parts(ctx context.Context) (dir string, err error) {
 	if err := os.MkdirAll(base, 0o755); err != nil {
 		return "", err
 	}
-	lock, err := os.OpenFile(base+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	unlock, err := filelock.Wait(ctx, base+".lock", nil) // another process may be making it
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil { // another process is making it
-		return "", err
-	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
@@ -113,25 +113,6 @@ func Parts(ctx context.Context) (dir string, err error) {
 		return "", err
 	}
 	return dir, os.Rename(making, dir)
-}
-
-func toolsDir() string {
-	_, file, _, _ := runtime.Caller(0)
-	if filepath.IsAbs(file) {
-		return filepath.Join(filepath.Dir(file), "tools")
-	}
-	dir, _ := os.Getwd() // with -trimpath: from the test's folder up to the repository
-	for ; dir != "/"; dir = filepath.Dir(dir) {
-		if tools := filepath.Join(dir, "test", "buildkit", "tools"); exists(tools) {
-			return tools
-		}
-	}
-	return ""
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 func compile(ctx context.Context, tools, dir string) error {

@@ -89,7 +89,7 @@ func (c *chaos) own(name string, p process, start func() error) part {
 func (c *chaos) brokerPart() part {
 	b := c.sys.Broker
 	return part{brokerName, []kind{
-		{name: killed, weight: 2, longest: longDown, begin: c.sys.KillBroker, end: b.Start},
+		{name: killed, weight: 2, longest: longDown, begin: b.Kill, end: b.Start},
 		suspension(b.Hold, b.Resume),
 	}}
 }

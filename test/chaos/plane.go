@@ -3,14 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/debian"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
@@ -137,14 +136,7 @@ func (c *chaos) operate(ctx context.Context, args ...string) (string, error) {
 // freeAddress returns an address of this machine below the kernel's ephemeral range, so that no
 // outgoing connection takes it while its server is down. It never returns an address twice.
 func (c *chaos) freeAddress(ctx context.Context) string {
-	for port := 20000 + time.Now().UnixNano()%10000; port < 32000; port++ {
-		at := fmt.Sprintf("127.0.0.1:%d", port)
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", at) // for a moment
-		if err == nil && l.Close() == nil && !slices.Contains(c.given, at) {
-			c.given = append(c.given, at)
-			return at
-		}
-	}
-	run.Failf("found no free port on this machine")
-	return ""
+	port := run.Must(debian.FreePort(ctx, c.given))
+	c.given[port] = true
+	return fmt.Sprintf("127.0.0.1:%d", port)
 }

@@ -43,7 +43,7 @@ type chaos struct {
 	planes   []*plane
 	data     []string // flags for their storage
 	agents   []*agentReplica
-	given    []string // addresses: see freeAddress
+	given    map[int]bool // ports: see freeAddress
 
 	ledger   *ledger.Ledger
 	workers  []*worker
@@ -64,7 +64,7 @@ func newChaos(o options) (*chaos, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &chaos{options: o, dir: dir, started: time.Now(), wires: map[string]*faultproxy.Proxy{}}
+	c := &chaos{options: o, dir: dir, started: time.Now(), wires: map[string]*faultproxy.Proxy{}, given: map[int]bool{}}
 	books, err := c.create("commands.jsonl")
 	if err != nil {
 		return nil, err

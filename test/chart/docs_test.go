@@ -13,29 +13,17 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
-// blocks are the code blocks of docs/reference/charts.md of one language, by the name after
-// it.
-func blocks(t *testing.T, language string) map[string]string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "reference", "charts.md"))
-	require.NoError(t, err)
-	all := map[string]string{}
-	for _, part := range strings.Split("\n"+string(text), "\n```"+language+" ")[1:] {
-		name, rest, _ := strings.Cut(part, "\n")
-		code, _, closed := strings.Cut(rest, "```")
-		require.True(t, closed, "block %s has no end", name)
-		require.NotContains(t, all, name)
-		all[name] = code
-	}
-	return all
-}
+// page has the charts' commands and values.
+const page = "docs/reference/charts.md"
 
 // documented are the commands of a block of docs/reference/charts.md, with this system's
 // addresses in place of the examples'.
 func documented(t *testing.T, name string, replace ...string) string {
 	t.Helper()
-	script := blocks(t, "sh")[name]
-	require.NotEmpty(t, script, "docs/reference/charts.md has no block %q", name)
+	blocks, err := harness.Named(page, "sh")
+	require.NoError(t, err)
+	script := blocks[name]
+	require.NotEmpty(t, script, "%s has no block %q", page, name)
 	for i := 0; i < len(replace); i += 2 {
 		require.Contains(t, script, replace[i], "block %q", name)
 	}
@@ -55,7 +43,8 @@ func in(namespace, script string) string {
 // TestChart_DocumentedValues has the examples of docs/reference/charts.md be the files that the
 // other tests render.
 func TestChart_DocumentedValues(t *testing.T) {
-	examples := blocks(t, "yaml")
+	examples, err := harness.Named(page, "yaml")
+	require.NoError(t, err)
 	require.NotEmpty(t, examples)
 	for name, text := range examples {
 		chart := agentChart

@@ -13,20 +13,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/scripts/reference/clidoc"
+	"github.com/pipeops/pipeops-vm-agent/test/golden"
 )
 
 // Check compares the pages with the commands, or writes them again.
-func Check(t *testing.T, r clidoc.Reference, root *cobra.Command, update bool) {
+func Check(t *testing.T, r clidoc.Reference, root *cobra.Command) {
 	t.Helper()
 	pages := r.Pages(root)
 	checkFlags(t, root)
-	if update {
-		write(t, r, pages)
+	if golden.Updating() {
+		require.NoError(t, os.RemoveAll(r.Folder()))
+		require.NoError(t, os.MkdirAll(r.Folder(), 0o755))
 	}
 	for file, now := range pages {
-		committed, err := os.ReadFile(file)
-		require.NoError(t, err)
-		assert.Equal(t, now, string(committed), "%s differs from the commands; run: %s", file, r.Made)
+		golden.Check(t, file, now, r.Made)
 	}
 	there, err := filepath.Glob(filepath.Join(r.Folder(), "*"))
 	require.NoError(t, err)
@@ -44,15 +44,6 @@ func checkFlags(t *testing.T, cmd *cobra.Command) {
 	})
 	for _, c := range cmd.Commands() {
 		checkFlags(t, c)
-	}
-}
-
-func write(t *testing.T, r clidoc.Reference, pages map[string]string) {
-	t.Helper()
-	require.NoError(t, os.RemoveAll(r.Folder()))
-	require.NoError(t, os.MkdirAll(r.Folder(), 0o755))
-	for file, text := range pages {
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -141,21 +142,16 @@ func (c *Cluster) WaitMetrics(ctx context.Context) error {
 // poll calls ask until it is done. It treats errors as "not yet", which most of them are, and
 // reports the last one when the time is over.
 func poll(ctx context.Context, what string, ask func() (done bool, detail string, err error)) error {
-	const interval = 50 * time.Millisecond
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
+	var last string
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
 		done, detail, err := ask()
-		if done && err == nil {
-			return nil
+		if last = detail; err != nil && ctx.Err() == nil {
+			last = err.Error()
 		}
-		if err != nil && ctx.Err() == nil {
-			detail = err.Error()
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w (%s)", what, ctx.Err(), detail)
-		case <-tick.C:
-		}
+		return done && err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for %s: %w (%s)", what, err, last)
 	}
+	return nil
 }

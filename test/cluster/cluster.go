@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/node"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/parts"
@@ -123,14 +122,8 @@ func (c *Cluster) Running() bool { return c.state.Init.alive() }
 // Ready reports whether Up has finished.
 func (c *Cluster) Ready() bool { return c.state.Ready && c.Running() }
 
-// ControlPlaneOnly reports whether the cluster has no node.
-func (c *Cluster) ControlPlaneOnly() bool { return c.state.ControlPlaneOnly }
-
 // SimulatedNodes returns how many nodes the cluster has that do not exist.
 func (c *Cluster) SimulatedNodes() int { return c.state.SimulatedNodes }
-
-// Started returns when the cluster was started.
-func (c *Cluster) Started() time.Time { return c.state.Started }
 
 // Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/pipeops/pipeops-vm-agent/test/filelock"
 )
@@ -89,14 +90,9 @@ func (c *Cluster) kill(ctx context.Context) error {
 	if err := unix.Kill(c.state.Init.PID, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill process %d: %w", c.state.Init.PID, err)
 	}
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for c.Running() {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("process %d does not end: %w", c.state.Init.PID, ctx.Err())
-		case <-tick.C:
-		}
+	ended := func(context.Context) (bool, error) { return !c.Running(), nil }
+	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, ended); err != nil {
+		return fmt.Errorf("process %d does not end: %w", c.state.Init.PID, err)
 	}
 	return nil
 }

@@ -21,7 +21,13 @@ func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd 
 
 // Kubectl runs kubectl and returns its output. An error contains kubectl's messages.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) ([]byte, error) {
+	return c.KubectlWith(ctx, "", args...)
+}
+
+// KubectlWith is like Kubectl with a standard input.
+func (c *Cluster) KubectlWith(ctx context.Context, input string, args ...string) ([]byte, error) {
 	cmd := c.KubectlCommand(ctx, args...)
+	cmd.Stdin = strings.NewReader(input)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

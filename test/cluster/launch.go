@@ -8,11 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/node"
 )
@@ -89,28 +91,21 @@ func Init(ctx context.Context, dir string) error { return node.Init(ctx, dir) }
 
 // waitEvent waits until process 1 reports an event, or fails if process 1 has ended.
 func (c *Cluster) waitEvent(ctx context.Context, kind node.EventKind, name string) error {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
 		running := c.Running() // asked before, so that its last words are read
 		events, err := node.Events(c.dir)
-		if err != nil {
-			return err
+		if slices.ContainsFunc(events, func(e node.Event) bool { return e.Kind == kind && e.Name == name }) {
+			return true, nil
 		}
-		for _, event := range events {
-			if event.Kind == kind && event.Name == name {
-				return nil
-			}
+		if err == nil && !running {
+			err = errors.New("the cluster's process 1 ended")
 		}
-		if !running {
-			return errors.New("the cluster's process 1 ended")
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s %s: %w", name, kind, ctx.Err())
-		case <-tick.C:
-		}
+		return false, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for %s %s: %w", name, kind, err)
 	}
+	return nil
 }
 
 // explain adds to an error which component failed, and the end of its log.

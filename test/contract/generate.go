@@ -2,12 +2,15 @@ package contract
 
 import (
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Request is a generated request.
@@ -152,7 +155,7 @@ func (g *Generator) body(r *Request) {
 	value := content.Example
 	schema, _ := content.Schema.(map[string]any)
 	if value == nil || !g.oneIn(3) {
-		value = g.merged(clone(value), g.doc.Resolved(schema))
+		value = g.merged(runtime.DeepCopyJSONValue(value), g.doc.Resolved(schema))
 	}
 	r.Body, _ = json.Marshal(value) //nolint:errchkjson // generated
 	switch g.rnd.IntN(14) {
@@ -193,7 +196,7 @@ func (g *Generator) merged(value any, schema map[string]any) any {
 		return g.value(schema, 0)
 	}
 	properties, _ := schema["properties"].(map[string]any)
-	for _, name := range sorted(properties) {
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		if g.oneIn(6) && !slices.Contains(outside, name) {
 			object[name] = g.value(properties[name].(map[string]any), 1)
 		}
@@ -269,7 +272,7 @@ func (g *Generator) object(schema map[string]any, depth int) any {
 	out := map[string]any{}
 	properties, _ := schema["properties"].(map[string]any)
 	required, _ := schema["required"].([]any)
-	for _, name := range sorted(properties) {
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		needed := slices.Contains(required, any(name)) && !g.oneIn(20)
 		if depth < deepest && (needed || g.oneIn(4)) && !slices.Contains(outside, name) {
 			out[name] = g.value(properties[name].(map[string]any), depth+1)
@@ -281,32 +284,4 @@ func (g *Generator) object(schema map[string]any, depth int) any {
 		}
 	}
 	return out
-}
-
-func sorted(m map[string]any) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// clone copies decoded JSON, so that the document does not change.
-func clone(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for key := range v {
-			out[key] = clone(v[key])
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = clone(v[i])
-		}
-		return out
-	}
-	return v
 }

@@ -43,7 +43,8 @@ func start(t *testing.T) *system {
 	require.NoError(t, err)
 	s := &system{env: env}
 	for _, manifest := range []string{string(deployments.NodeRights()), string(deployments.KubernetesAPIRights()), string(sources), managedNamespace} {
-		s.kubectl(t, "apply", manifest)
+		_, err := env.Cluster.KubectlWith(t.Context(), manifest, "apply", "-f", "-")
+		require.NoError(t, err)
 	}
 	a, err := agent.New(agent.Options{
 		Config: config.Config{
@@ -78,8 +79,7 @@ data:
     rules: [{name: all, commands: ["*", exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api,
         put-release, rollback-release, delete-release, put-build, put-source], kinds: ["*"], hosts: ["*"], annotations: ["*"], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]
 `
-	s.kubectl(t, "apply", policy)
-	t.Cleanup(func() { s.kubectl(t, "delete", policy) })
+	s.env.Apply(t, policy)
 	client := s.client(t, true)
 	await.Until(t, "the policy holds", func() bool {
 		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, s.url("/v1/cluster/join/token"), nil)
@@ -91,14 +91,6 @@ data:
 		require.NoError(t, resp.Body.Close())
 		return resp.StatusCode != http.StatusForbidden
 	})
-}
-
-func (s *system) kubectl(t *testing.T, verb, manifest string) {
-	t.Helper()
-	cmd := s.env.Cluster.KubectlCommand(context.Background(), verb, "-f", "-")
-	cmd.Stdin = strings.NewReader(manifest)
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
 }
 
 func (s *system) serverName() string { return s.agentID + "." + s.credentials.AgentsDomain }

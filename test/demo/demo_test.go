@@ -62,7 +62,7 @@ func inputsOfMake(ctx context.Context) error {
 	for _, p := range []programs.Program{
 		programs.Agent, programs.ControlPlane, programs.Runner,
 		{Package: "./test/demo"}, {Package: "./test/setup"},
-		{Package: "./test/cluster/cmd/cluster"}, {Package: "./test/broker/cmd/broker"},
+		{Package: "./test/cluster/cmd/cluster"}, {Package: "./test/debian/cmd/server"},
 	} {
 		err = errors.Join(err, p.Depend(ctx))
 	}

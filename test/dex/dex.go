@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
@@ -41,10 +41,8 @@ type Dex struct {
 // New chooses the provider's address and certificate. Start starts it.
 func New(t *testing.T) *Dex {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it only finds a free port
-	require.NoError(t, err)
-	d := &Dex{t: t, address: ln.Addr().String(), Issuer: "https://" + ln.Addr().String() + "/dex"}
-	require.NoError(t, ln.Close())
+	d := &Dex{t: t, address: freeport.Address(t)}
+	d.Issuer = "https://" + d.address + "/dex"
 	d.certify()
 	return d
 }

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,9 +82,7 @@ func collect(t *testing.T, places map[string]string) {
 	places["the audit log at the control plane"], err = sys.ControlPlane(ctx, "agent", "audit", agentName, "-o", "json")
 	require.NoError(t, err)
 	places["the control plane's database"] = files(t, sys.DataDir(), func(name string) bool { return strings.HasPrefix(name, "controlplane.db") })
-	places["RabbitMQ's files"] = files(t, filepath.Dir(sys.Broker.LogDir()), func(name string) bool {
-		return filepath.Ext(name) != ".json" // the tests' own note of the passwords
-	})
+	places["RabbitMQ's files"] = files(t, filepath.Dir(sys.Broker.LogDir()), func(string) bool { return true })
 	for _, resource := range []string{placeApps, placeDeployments, placePods, "events.v1."} {
 		places[resource] = objects(t, resource, v1.NamespaceAll)
 	}
@@ -145,11 +142,7 @@ func goneMeanwhile(err error) error {
 // heard, as it was sent.
 func hearEverything(t *testing.T) func() string {
 	t.Helper()
-	conn, err := amqp.DialTLS(sys.Broker.URL(broker.UserControlPlane), sys.Broker.TLSConfig())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	ch, err := conn.Channel()
-	require.NoError(t, err)
+	ch := broker.Channel(t, sys.Broker, broker.UserControlPlane)
 	queue, err := ch.QueueDeclare("pipeops.canary", false, true, true, false, nil)
 	require.NoError(t, err)
 	require.NoError(t, ch.QueueBind(queue.Name, "#", rabbitmq.Exchange, false, nil))
@@ -164,7 +157,7 @@ func hearEverything(t *testing.T) func() string {
 		}
 	}()
 	return func() string {
-		assert.NoError(t, conn.Close())
+		assert.NoError(t, ch.Close())
 		await.Closed(t, done, "the end of what was heard")
 		return heard.String()
 	}

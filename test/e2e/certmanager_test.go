@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"testing"
 	"time"
@@ -60,7 +59,8 @@ func TestCertManager_AppCertificate(t *testing.T) {
 	policyBecomes(t, "active", map[string]string{"policy.yaml": certManagerPolicy})
 
 	removeApp(t, app)
-	pipeops(t, "deploy", agentName, "-f", appFile(t, app, host, issuer), "--wait=2m")
+	pipeops(t, "deploy", agentName, "-f", appFile(t, app, fmt.Sprintf(
+		"class: %s, annotations: {cert-manager.io/cluster-issuer: %s}, hosts: [{host: %s, tlsSecret: %s-tls}]", traefik, issuer, host, app)), "--wait=2m")
 	began := time.Now()
 	answersAtTheBalancer(t, host, authority.Issuers)
 	t.Logf("a visitor trusts it %s after the deploy", time.Since(began).Round(time.Millisecond))
@@ -87,22 +87,4 @@ func acmeIssuer(name, directory string, ca []byte) *unstructured.Unstructured {
 			"solvers": []any{map[string]any{"http01": map[string]any{"ingress": map[string]any{"ingressClassName": traefik}}}},
 		}},
 	}}
-}
-
-// appFile writes an App that asks cert-manager for the certificate of its host.
-func appFile(t *testing.T, app, host, issuer string) (path string) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "app.yaml")
-	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, `apiVersion: pipeops.io/v1alpha1
-kind: App
-metadata: {name: %s, namespace: %s}
-spec:
-  image: %s
-  ports: [{port: 8080}]
-  ingress:
-    class: %s
-    annotations: {cert-manager.io/cluster-issuer: %s}
-    hosts: [{host: %s, tlsSecret: %s-tls}]
-`, app, namespace, image, traefik, issuer, host, app), 0o600))
-	return path
 }

@@ -5,16 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,7 +22,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
@@ -88,7 +87,7 @@ func (s *shell) until(t *testing.T, text string, holds func(ctx context.Context,
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), docsPatience)
 	defer cancel()
-	out := &printed{}
+	out := &logbook.Book{}
 	cmd := s.command(ctx, text)
 	cmd.Stdout, cmd.Stderr = out, out
 	require.NoError(t, cmd.Start())
@@ -103,24 +102,6 @@ func (s *shell) until(t *testing.T, text string, holds func(ctx context.Context,
 	require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
 	_ = await.Receive(t, ended, "the end of "+text+" after Ctrl-C") // its exit code says more
 	assert.Zero(t, cmd.ProcessState.ExitCode(), "%s\n%s", text, out)
-}
-
-// printed is what a program has said so far.
-type printed struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (p *printed) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.Write(b)
-}
-
-func (p *printed) String() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.String()
 }
 
 // guide is the page from which a newcomer sets all parts up.
@@ -350,17 +331,8 @@ func (s *shell) here(t *testing.T, line string) string {
 	}
 	return strings.NewReplacer(
 		"-- env", "-- /hello -get http://127.0.0.1:8080/", "-it -- sh", "-i -- /hello -cat </dev/null", "-- psql", "-- /hello -cat",
-		"forward shop web 8080", "forward shop web :8080", "forward shop db 15432:5432", "forward shop web "+freePort(t)+":8080",
+		"forward shop web 8080", "forward shop web :8080", "forward shop db 15432:5432", "forward shop web "+strings.TrimPrefix(freeport.Address(t), "127.0.0.1:")+":8080",
 	).Replace(line)
-}
-
-// freePort returns a port of this machine on which nothing listens.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
 // fails runs a line that is refused, for that reason.

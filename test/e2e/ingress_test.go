@@ -32,7 +32,9 @@ func TestIngress_ServesApp(t *testing.T) {
 
 	certificate := tlsSecret(t, secret, secure)
 	removeApp(t, app)
-	pipeops(t, "deploy", agentName, "-f", twoHosts(t, app, plain, secure, secret), "--wait=2m")
+	// A path of a host by HTTP, and a host by HTTPS.
+	file := appFile(t, app, fmt.Sprintf("hosts: [{host: %s, path: /healthz}, {host: %s, tlsSecret: %s}]", plain, secure, secret))
+	pipeops(t, "deploy", agentName, "-f", file, "--wait=2m")
 	answersAtTheBalancer(t, secure, trusting(t, certificate))
 	visitor := harness.VisitorAt(sys.Cluster.NodeIP(), nil)
 	require.NoError(t, fetch(t, visitor, "http://"+plain+"/healthz"))
@@ -61,8 +63,8 @@ func ingress(t *testing.T) component {
 	}}}}
 }
 
-// twoHosts writes an App with a path of a host by HTTP, and a host by HTTPS.
-func twoHosts(t *testing.T, app, plain, secure, secret string) (path string) {
+// appFile writes an App with an ingress.
+func appFile(t *testing.T, app, ingress string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "app.yaml")
 	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, `apiVersion: pipeops.io/v1alpha1
@@ -71,7 +73,7 @@ metadata: {name: %s, namespace: %s}
 spec:
   image: %s
   ports: [{port: 8080}]
-  ingress: {hosts: [{host: %s, path: /healthz}, {host: %s, tlsSecret: %s}]}
-`, app, namespace, image, plain, secure, secret), 0o600))
+  ingress: {%s}
+`, app, namespace, image, ingress), 0o600))
 	return path
 }

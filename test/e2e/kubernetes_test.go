@@ -20,6 +20,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
@@ -217,7 +218,7 @@ func (s *shell) revoked(t *testing.T) {
 	in, keyboard, err := os.Pipe()
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, errors.Join(in.Close(), keyboard.Close())) }()
-	out := &printed{}
+	out := &logbook.Book{}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, out
 	require.NoError(t, cmd.Start())
 	_, err = keyboard.WriteString("ping\n")

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 )
 
 // terminal is a pseudo-terminal: who types has keyboard, and the program screen. It says
@@ -46,7 +47,7 @@ func (s *shell) onTerminal(t *testing.T, text string) {
 	cmd := s.command(ctx, text)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = screen, screen, screen
 	require.NoError(t, cmd.Start())
-	said := &printed{}
+	said := &logbook.Book{}
 	go func() { _, _ = io.Copy(said, keyboard) }() // until the terminal is closed
 	holds := func(what string, condition func() bool) {
 		require.NoError(t, harness.Eventually(ctx, what, func(context.Context) error {

@@ -159,14 +159,7 @@ func admission(manifest, group, kind string) func(*testing.T, *kubetest.Env, str
 	return func(t *testing.T, env *kubetest.Env, ns string) {
 		t.Helper()
 		text := strings.NewReplacer("NAME", ns, "GROUP", group, "KIND", kind).Replace(manifest)
-		apply := func(ctx context.Context, verb ...string) {
-			cmd := env.Cluster.KubectlCommand(ctx, append(verb, "-f", "-")...)
-			cmd.Stdin = strings.NewReader(text)
-			out, err := cmd.CombinedOutput()
-			assert.NoError(t, err, string(out))
-		}
-		apply(t.Context(), "apply")
-		t.Cleanup(func() { apply(context.Background(), "delete", "--ignore-not-found") })
+		env.Apply(t, text)
 		await.Until(t, "the API server refuses "+kind, func() bool {
 			command := []string{"-n", ns, "run", "probe", "--image=none", "--dry-run=server"}
 			if kind == "deployments" {

@@ -54,8 +54,8 @@ func (s *System) StartControlPlane(ctx context.Context) error {
 		args = append(args, "--broker-ca", s.Broker.CAFile(), "--runner-broker-url-file", runnerURL)
 		env = append(env, "PIPEOPS_BROKER_URL="+s.Broker.URL(broker.UserControlPlane)) // a password is not for arguments
 	}
-	s.control = newProcess(s.Dir, "controlplane", s.Binaries.ControlPlane, args, env)
-	s.onClose(func(context.Context) error { return s.control.stop() })
+	s.control = s.NewProgram("controlplane", s.Binaries.ControlPlane, args, env)
+	s.onClose(func(context.Context) error { return s.control.Close() })
 	return s.RestartControlPlane(ctx)
 }
 
@@ -85,11 +85,11 @@ func VisitorAt(ip string, roots *x509.CertPool) *http.Client {
 }
 
 // KillControlPlane ends the control plane as a crash would.
-func (s *System) KillControlPlane() error { return s.control.kill() }
+func (s *System) KillControlPlane() error { return s.control.Kill() }
 
 // RestartControlPlane starts the control plane again with the same data.
 func (s *System) RestartControlPlane(ctx context.Context) error {
-	if err := s.control.start(); err != nil {
+	if err := s.control.Start(); err != nil {
 		return err
 	}
 	return s.AwaitControlPlane(ctx)
@@ -100,9 +100,9 @@ func (s *System) AwaitControlPlane(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	err := Eventually(ctx, "the control plane is ready", func(ctx context.Context) error {
-		if !s.control.running() {
+		if !s.control.Running() {
 			cancel()
-			return fmt.Errorf("it ended; its last lines:\n%s", s.control.lastLines(10))
+			return fmt.Errorf("it ended; its last lines:\n%s", s.control.LastLines(10))
 		}
 		_, err := s.Readiness(ctx)
 		return err
@@ -159,7 +159,7 @@ func (s *System) ControlPlane(ctx context.Context, args ...string) (string, erro
 func (s *System) ControlPlaneLog() string { return s.control.log }
 
 // ControlPlanePID returns the control plane's process, 0 before it was started.
-func (s *System) ControlPlanePID() int { return s.control.pid() }
+func (s *System) ControlPlanePID() int { return s.control.PID() }
 
 // ControlPlanePeakMemory returns the most that the control plane's process has had resident since
 // ForgetPeakMemory, or ever.

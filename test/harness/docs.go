@@ -55,19 +55,33 @@ func CommandLine(command string) ([]string, error) {
 	return lines, nil
 }
 
-// WithBuilder returns the commands of a document that need a builder: those of its block that
-// begins with "```sh builder". internal/build runs it.
-func WithBuilder(doc string) ([]string, error) {
+// Named returns a document's blocks of a language, by the name after that, as in "```sh builder".
+func Named(doc, language string) (map[string]string, error) {
 	text, err := os.ReadFile(filepath.Join(Root(), doc))
 	if err != nil {
 		return nil, err
 	}
-	_, block, found := strings.Cut(string(text), "\n```sh builder\n")
-	block, _, ended := strings.Cut(block, "\n```")
-	if !found || !ended {
-		return nil, fmt.Errorf("%s has no commands for where a builder is", doc)
+	blocks := map[string]string{}
+	for _, part := range strings.Split("\n"+string(text), "\n```"+language+" ")[1:] {
+		name, rest, _ := strings.Cut(part, "\n")
+		block, _, ended := strings.Cut(rest, "```")
+		if blocks[name] != "" || !ended {
+			return nil, fmt.Errorf("%s has the block %q twice, or without an end", doc, name)
+		}
+		blocks[name] = block
 	}
-	return strings.Split(strings.ReplaceAll(block, " \\\n  ", " "), "\n"), nil
+	return blocks, nil
+}
+
+// WithBuilder returns the commands of a document that need a builder: those of its block that
+// begins with "```sh builder". internal/build runs it.
+func WithBuilder(doc string) ([]string, error) {
+	blocks, err := Named(doc, "sh")
+	block := strings.TrimSpace(blocks["builder"])
+	if err == nil && block == "" {
+		err = fmt.Errorf("%s has no commands for where a builder is", doc)
+	}
+	return strings.Split(strings.ReplaceAll(block, " \\\n  ", " "), "\n"), err
 }
 
 // ShellWith returns the one block of a document that contains a text.

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -36,21 +38,16 @@ func watchRemoval(dir string) (func(context.Context) (time.Time, error), error) 
 		return nil, fmt.Errorf("containerd runs no such container: %w", err)
 	}
 	return func(ctx context.Context) (time.Time, error) {
-		ticker := time.NewTicker(removalPoll)
-		defer ticker.Stop()
-		for {
+		err := wait.PollUntilContextCancel(ctx, removalPoll, true, func(context.Context) (bool, error) {
 			_, err := os.Stat(dir)
-			switch {
-			case errors.Is(err, fs.ErrNotExist):
-				return time.Now(), nil
-			case err != nil:
-				return time.Time{}, err
+			if errors.Is(err, fs.ErrNotExist) {
+				return true, nil
 			}
-			select {
-			case <-ctx.Done():
-				return time.Time{}, fmt.Errorf("containerd has not removed %s: %w", filepath.Base(dir), ctx.Err())
-			case <-ticker.C:
-			}
+			return false, err
+		})
+		if err != nil {
+			return time.Time{}, fmt.Errorf("containerd has not removed %s: %w", filepath.Base(dir), err)
 		}
+		return time.Now(), nil
 	}, nil
 }

@@ -52,7 +52,7 @@ type System struct {
 	Broker   *broker.Broker
 
 	hostIP  string
-	control *process
+	control *Program
 	applied *applied
 	// EnrolmentToken is the one that the agent was deployed with, and removes from its Secret.
 	EnrolmentToken string
@@ -66,7 +66,7 @@ type System struct {
 
 // New returns a System in which nothing runs yet. The first part that starts waits until no other
 // process has a System of that name, such as the same tests of another checkout: both would use,
-// and at their end remove, the same cluster and broker.
+// and at their end remove, the same cluster.
 func New(opts Options) (*System, error) {
 	s := &System{Options: opts, applied: &applied{}, hostIP: opts.ListenIP}
 	if s.Dir == "" {
@@ -112,24 +112,11 @@ func (s *System) openTheirs(ctx context.Context) error {
 
 // StartBroker brings up a private RabbitMQ.
 func (s *System) StartBroker(ctx context.Context) (err error) {
-	if err := s.claim.take(ctx, s.Name, s.Out); err != nil {
-		return err
-	}
-	if s.Broker, err = broker.Up(ctx, broker.Options{Name: s.Name, Out: s.Out}); err != nil {
+	if s.Broker, err = broker.Up(ctx, s.Out); err != nil {
 		return err
 	}
 	s.onClose(s.Broker.Down)
 	return nil
-}
-
-// KillBroker ends RabbitMQ as a crash would. RabbitMQ's knowledge of its queues is written to disk
-// first: RabbitMQ 3.10 does that late, and a quorum queue that is young when it dies comes back
-// without a leader (docs/adr/0045).
-func (s *System) KillBroker(ctx context.Context) error {
-	if _, err := s.Broker.Ctl(ctx, "eval", "dets:sync(ra_directory_reverse)."); err != nil {
-		return err
-	}
-	return s.Broker.Kill()
 }
 
 // Kubeconfig returns the file with which kubectl reaches the cluster.

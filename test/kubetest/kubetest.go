@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -232,10 +231,17 @@ func apply(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	manifest = bytes.Replace(manifest, []byte("  replicas: 1\n"), []byte("  replicas: 0\n"), 1)
-	cmd := c.KubectlCommand(ctx, "apply", "--server-side", "-f", "-")
-	cmd.Stdin = io.MultiReader(bytes.NewReader(manifest), strings.NewReader("---\n"), bytes.NewReader(deployments.Namespaces()))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("apply the agent's manifest: %w: %s", err, strings.TrimSpace(string(out)))
-	}
-	return nil
+	_, err = c.KubectlWith(ctx, string(manifest)+"---\n"+string(deployments.Namespaces()), "apply", "--server-side", "-f", "-")
+	return err
+}
+
+// Apply applies a manifest as the cluster's administrator, and deletes it when the test ends.
+func (e *Env) Apply(t testing.TB, manifest string) {
+	t.Helper()
+	_, err := e.Cluster.KubectlWith(t.Context(), manifest, "apply", "-f", "-")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := e.Cluster.KubectlWith(context.Background(), manifest, "delete", "--ignore-not-found", "-f", "-")
+		require.NoError(t, err)
+	})
 }

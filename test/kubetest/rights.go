@@ -27,10 +27,8 @@ func (e *Env) Entitle(t *testing.T, namespace string, roles ...string) {
 		if !bytes.Contains(document, []byte("\nkind: ClusterRole\n")) {
 			continue
 		}
-		cmd := e.Cluster.KubectlCommand(t.Context(), "apply", "--server-side", "-f", "-")
-		cmd.Stdin = bytes.NewReader(document)
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
+		_, err := e.Cluster.KubectlWith(t.Context(), string(document), "apply", "--server-side", "-f", "-")
+		require.NoError(t, err)
 	}
 	for _, role := range roles {
 		require.NoError(t, e.Client.Create(t.Context(), &rbacv1.RoleBinding{

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/pipeops/pipeops-vm-agent/test/filelock"
 )
 
 const (
@@ -35,12 +35,11 @@ func NewNetwork() (*Network, error) {
 		return nil, err
 	}
 	for index := range maxNetworks {
-		file, err := os.OpenFile(filepath.Join(lockDir, fmt.Sprintf("machines-%d.lock", index)), os.O_CREATE|os.O_RDWR, 0o600)
+		file, err := filelock.Try(filepath.Join(lockDir, fmt.Sprintf("machines-%d.lock", index)))
 		if err != nil {
 			return nil, err
 		}
-		if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			_ = file.Close()
+		if file == nil {
 			continue
 		}
 		n := &Network{index: index, lock: file}

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/pipeops/pipeops-vm-agent/test/filelock"
 )
 
 // packages are what a machine has beyond the minimum: what the tested tools need of any server.
@@ -55,14 +55,11 @@ func Rootfs(ctx context.Context, suite string, out io.Writer) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, suite+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	unlock, err := filelock.Wait(ctx, filepath.Join(dir, suite+".lock"), nil)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = lock.Close() }() // frees the lock
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return "", err
-	}
+	defer func() { _ = unlock() }()
 	root := filepath.Join(dir, suite+"-"+layout)
 	if err := install(ctx, out); err != nil {
 		return "", err

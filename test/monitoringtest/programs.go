@@ -1,7 +1,6 @@
 package monitoringtest
 
 import (
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
@@ -52,7 +52,7 @@ func StartAlertmanager(t *testing.T, webhook, tokenFile string) string {
 	hook := config["receivers"].([]any)[0].(map[string]any)["webhook_configs"].([]any)[0].(map[string]any)
 	hook["url"] = webhook
 	hook["http_config"].(map[string]any)["authorization"].(map[string]any)["credentials_file"] = tokenFile
-	address := FreeAddress(t)
+	address := freeport.Address(t)
 	runs(t, programs.Alertmanager, address, "--config.file="+written(t, config), "--storage.path="+t.TempDir(),
 		"--cluster.listen-address=", "--web.listen-address="+address)
 	return address
@@ -81,7 +81,7 @@ func StartPrometheus(t *testing.T, alertmanager string, targets map[string]Targe
 		"scrape_configs": list,
 		"alerting":       map[string]any{"alertmanagers": []any{map[string]any{"static_configs": []any{map[string]any{"targets": []string{alertmanager}}}}}},
 	})
-	address := FreeAddress(t)
+	address := freeport.Address(t)
 	runs(t, programs.Prometheus, address, "--config.file="+config, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+address)
 	return address
 }
@@ -124,15 +124,6 @@ func written(t *testing.T, config any) (path string) {
 	path = filepath.Join(t.TempDir(), "config.yaml")
 	must(t, os.WriteFile(path, text, 0o600))
 	return path
-}
-
-// FreeAddress returns an address on the loopback interface that nothing listens on.
-func FreeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // runs starts a program and waits until it is ready at its address.

@@ -5,7 +5,6 @@ package observe
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
+	"github.com/pipeops/pipeops-vm-agent/test/golden"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
@@ -224,8 +224,6 @@ func TestDashboards_QueriesValid(t *testing.T) {
 
 //go:generate go test . -run TestMetrics_Documented -update
 
-var update = flag.Bool("update", false, "rewrite the tables of metrics")
-
 // TestMetrics_Documented: the tables in the page are those of the declared metrics.
 func TestMetrics_Documented(t *testing.T) {
 	doc := read(t, metricsPage)
@@ -233,17 +231,11 @@ func TestMetrics_Documented(t *testing.T) {
 		begin := "<!-- metrics: " + marker + " -->\n"
 		before, rest, found := strings.Cut(doc, begin)
 		require.True(t, found)
-		table, after, found := strings.Cut(rest, "<!-- end -->")
+		_, after, found := strings.Cut(rest, "<!-- end -->")
 		require.True(t, found)
-		if now := tableOf(families); *update {
-			doc = before + begin + now + "<!-- end -->" + after
-		} else {
-			assert.Equal(t, now, table, "%s: run go generate ./test/observe", metricsPage)
-		}
+		doc = before + begin + tableOf(families) + "<!-- end -->" + after
 	}
-	if *update {
-		require.NoError(t, os.WriteFile(filepath.Join(harness.Root(), metricsPage), []byte(doc), 0o644))
-	}
+	golden.Check(t, filepath.Join(harness.Root(), metricsPage), doc, "go generate ./test/observe")
 }
 
 func tableOf(families []metrics.Family) string {

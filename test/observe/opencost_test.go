@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/test/monitoringtest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
@@ -21,7 +22,7 @@ func TestOpenCost_PodLabels(t *testing.T) {
 	fake := metricsOf(t, func() string {
 		return `kube_pod_labels{namespace="production",pod="web-1",label_pipeops_io_app="web"} 1` + "\n"
 	})
-	address := monitoringtest.StartPrometheus(t, monitoringtest.FreeAddress(t), map[string]monitoringtest.Target{"monitoring": {Address: fake, Labels: map[string]string{
+	address := monitoringtest.StartPrometheus(t, freeport.Address(t), map[string]monitoringtest.Target{"monitoring": {Address: fake, Labels: map[string]string{
 		"__meta_kubernetes_service_annotation_prometheus_io_scrape": "true", "__meta_kubernetes_namespace": "monitoring",
 		"__meta_kubernetes_service_name": "opencost",
 	}}})

@@ -9,9 +9,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"github.com/pipeops/pipeops-vm-agent/test/debian"
 )
 
-const prefix = "pipeops-test-"
+// prefix is in the names of the servers' folders.
+const prefix = "pipeops-postgres-"
 
 // system returns the user for a server of root, since PostgreSQL refuses to run as root. It is the
 // user of Debian's package, with that user's folder: root's own folders are closed to it.
@@ -48,8 +51,7 @@ func give(dir string) error {
 	})
 }
 
-// newFolder creates a folder for a server. It belongs to this process while that holds the lock;
-// newFolder removes those of killed processes.
+// newFolder creates a folder for a server (debian.Folder).
 func newFolder() (dir string, unlock func(), err error) {
 	_, _, base, needed, err := system()
 	if err != nil {
@@ -58,30 +60,5 @@ func newFolder() (dir string, unlock func(), err error) {
 	if !needed {
 		base = os.TempDir()
 	}
-	old, err := filepath.Glob(filepath.Join(base, prefix+"*"))
-	if err != nil {
-		return "", nil, err
-	}
-	for _, dir := range old {
-		if unlock, err := lock(dir); err == nil {
-			_ = os.RemoveAll(dir) // harmless if it stays
-			unlock()
-		}
-	}
-	if dir, err = os.MkdirTemp(base, prefix); err != nil {
-		return "", nil, err
-	}
-	unlock, err = lock(dir)
-	return dir, unlock, err
-}
-
-func lock(dir string) (func(), error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return func() { _ = f.Close() }, nil
+	return debian.Folder(base, prefix)
 }

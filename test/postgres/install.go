@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"
@@ -48,11 +47,5 @@ func Install(ctx context.Context, out io.Writer) error {
 		_, err := programs()
 		return err == nil
 	}
-	return debian.Install(ctx, "PostgreSQL (some 50 MB, once)", "postgresql", installScript, there, func(text string) { say(out, "%s", text) })
-}
-
-func say(out io.Writer, format string, args ...any) {
-	if out != nil {
-		_, _ = fmt.Fprintf(out, "postgres: "+format+"\n", args...)
-	}
+	return debian.Install(ctx, "PostgreSQL (some 50 MB, once)", "postgresql", installScript, there, func(text string) { debian.Say(out, "postgres", "%s", text) })
 }

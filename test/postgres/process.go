@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/launch"
 )
 
 const stopTimeout = time.Minute
@@ -15,33 +16,13 @@ const stopTimeout = time.Minute
 // process is the running server.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{}
+	done <-chan struct{}
 }
 
-// launch starts the server in a goroutine that keeps its thread until the server has ended: the
-// kernel's signal for the parent's death depends on the thread.
-func launch(cmd *exec.Cmd, logFile string) (*process, error) {
-	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGQUIT
-	cmd.SysProcAttr.Setpgid = true // an interrupt from the terminal is for us
-	p := &process{cmd: cmd, done: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer func() { _ = log.Close() }()
-		defer close(p.done)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how it ended is in its log
-		}
-	}()
-	return p, <-started
+// start starts the server.
+func start(cmd *exec.Cmd, logFile string) (*process, error) {
+	done, err := launch.Start(cmd, logFile, syscall.SIGQUIT)
+	return &process{cmd: cmd, done: done}, err
 }
 
 // end makes the server cut its connections and write its data.

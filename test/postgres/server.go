@@ -106,13 +106,13 @@ func (s *Server) Restart(ctx context.Context) error {
 		settings = append(settings, "-c", name+"="+value)
 	}
 	var err error
-	if s.process, err = launch(s.command(context.WithoutCancel(ctx), "postgres", settings...), s.LogFile()); err != nil {
+	if s.process, err = start(s.command(context.WithoutCancel(ctx), "postgres", settings...), s.LogFile()); err != nil {
 		return fmt.Errorf("start PostgreSQL: %w", err)
 	}
 	if err := s.await(ctx); err != nil {
 		return errors.Join(err, s.process.end())
 	}
-	say(s.out, "up on port %d", s.port)
+	debian.Say(s.out, "postgres", "up on port %d", s.port)
 	return nil
 }
 

@@ -14,11 +14,22 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // life is long enough for servers that outlive a test.
 const life = 10 * 365 * 24 * time.Hour
+
+// Key returns a new key.
+func Key(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	return key
+}
 
 // PEM returns a certificate for these names and IP addresses, and its key.
 func PEM(names ...string) (cert, key string, err error) {

@@ -140,10 +140,6 @@ func TestSelfUpdate_Pods(t *testing.T) {
 	suite.Release(t, "an agent in a cluster updates itself")
 	t.Parallel()
 	p := newPods(t)
-	kubectl := func(args ...string) (string, error) {
-		out, err := p.Cluster.Kubectl(t.Context(), args...)
-		return string(out), err
-	}
 	p.step("it is off until the customer turns it on", func(t *testing.T) {
 		out, err := p.ControlPlane(t.Context(), "agent", "list")
 		require.NoError(t, err)
@@ -173,23 +169,8 @@ func TestSelfUpdate_Pods(t *testing.T) {
 	p.step("a good one takes over", func(t *testing.T) {
 		p.offer("v1.1.0", cluster.Program{Package: "./cmd/agent", Version: "v1.1.0"})
 		assert.Equal(t, announce.AgentUpdate{State: "done", From: "v1.0.0", To: "v1.1.0"}, p.await("v1.1.0", "done", "v1.1.0"))
-		out, err := kubectl("-n", "pipeops", "get", "deployment", "pipeops-agent", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+		out, err := p.Cluster.Kubectl(t.Context(), "-n", "pipeops", "get", "deployment", "pipeops-agent", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
 		require.NoError(t, err)
-		assert.Regexp(t, `^pipeops/agent@sha256:[0-9a-f]{64}$`, out)
-	})
-	p.step("it may change nothing but the image", func(t *testing.T) {
-		for change, why := range map[string]string{
-			`{"spec":{"replicas":5}}`:                                                                              "nothing of its own Deployment but the image",
-			`{"spec":{"template":{"spec":{"hostNetwork":true}}}}`:                                                  "nothing of its own Deployment but the image",
-			`{"spec":{"template":{"spec":{"containers":[{"name":"agent","args":["version"]}]}}}}`:                  "nothing of its own Deployment but the image",
-			`{"spec":{"template":{"spec":{"containers":[{"name":"agent","image":"elsewhere.example.com/x:1"}]}}}}`: "from the repository that it runs from",
-		} {
-			out, err := kubectl("-n", "pipeops", "patch", "deployment", "pipeops-agent", "--as", "system:serviceaccount:pipeops:pipeops-agent", "-p", change)
-			require.Error(t, err, change)
-			assert.Contains(t, out+err.Error(), why, change)
-		}
-		out, err := kubectl("-n", "pipeops", "delete", "deployment", "pipeops-agent", "--as", "system:serviceaccount:pipeops:pipeops-agent")
-		require.Error(t, err)
-		assert.Contains(t, out+err.Error(), "forbidden")
+		assert.Regexp(t, `^pipeops/agent@sha256:[0-9a-f]{64}$`, string(out))
 	})
 }

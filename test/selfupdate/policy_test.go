@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -40,8 +41,8 @@ func TestSelfUpdate_ChangesImageOnly(t *testing.T) {
 	config.WarningHandler = rest.NoWarnings{} // of fields that are as they should not be
 	agent, err := client.New(config, client.Options{Scheme: env.Client.Scheme()})
 	require.NoError(t, err)
+	own := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentNamespace, Name: "pipeops-agent"}}
 	patch := func(ctx context.Context, change string) error {
-		own := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentNamespace, Name: "pipeops-agent"}}
 		return agent.Patch(ctx, own, client.RawPatch(types.StrategicMergePatchType, []byte(change)), client.DryRunAll)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -55,6 +56,9 @@ func TestSelfUpdate_ChangesImageOnly(t *testing.T) {
 	image := `{"metadata":{"annotations":{"pipeops.io/self-update":"{}"}},"spec":{"template":{"spec":{"containers":[{"name":"agent","image":"pipeops/agent@sha256:` +
 		strings.Repeat("a", 64) + `"}]}}}}`
 	require.NoError(t, patch(t.Context(), image))
+	elsewhere := strings.Replace(image, "pipeops/agent@", "elsewhere.example.com/agent@", 1)
+	assert.ErrorContains(t, patch(t.Context(), elsewhere), "from the repository that it runs from")
+	assert.True(t, apierrors.IsForbidden(agent.Delete(t.Context(), own, client.DryRunAll)))
 	for around, fields := range map[string][]string{
 		`{"spec":{%s}}`: {
 			`"strategy":{"rollingUpdate":{"maxUnavailable":1}}`, `"minReadySeconds":0`, `"revisionHistoryLimit":0`,

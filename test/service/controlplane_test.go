@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"strings"
 	"testing"
@@ -12,19 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 	"github.com/pipeops/pipeops-vm-agent/test/machine"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
-
-// freePort returns a port of this machine, whose network the booted one shares.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return l.Addr().String()
-}
 
 // TestService_ControlPlane follows docs/operator/service.md, from an empty machine to one that
 // has nothing left of the control plane.
@@ -35,7 +26,7 @@ func TestService_ControlPlane(t *testing.T) {
 	}
 	m := boot(t, machine.Bookworm, "systemctl --no-pager status pipeops-controlplane; journalctl --no-pager -n 40", unpacked(t, programs.ControlPlane)+":"+release)
 	m.unit = "pipeops-controlplane"
-	api, tunnel, edge := freePort(t), freePort(t), freePort(t)
+	api, tunnel, edge := freeport.Address(t), freeport.Address(t), freeport.Address(t)
 	g := &guided{
 		server: m, guide: controlPlaneGuide, steps: readGuide(t, controlPlaneGuide),
 		edit: "EDITOR=sed -i -e s#cp.example.com:8443#" + api + "# -e s#cp.example.com:7000#" + tunnel + "# -e s#cp.example.com:8444#" + edge + "# " +

@@ -45,7 +45,7 @@ var (
 	// The flags and environments are those of the builds that come later: only
 	// then do these find everything compiled. All share -trimpath.
 	programs = compile{
-		patterns: []string{"./cmd/...", "./test/cluster/cmd/cluster", "./test/broker/cmd/broker", "./test/postgres/cmd/postgres", "./test/demo", "./test/bench", "./test/chaos"},
+		patterns: []string{"./cmd/...", "./test/cluster/cmd/cluster", "./test/debian/cmd/server", "./test/demo", "./test/bench", "./test/chaos"},
 	}
 	tests = compile{flags: []string{"-test"}, patterns: []string{"./..."}}
 	raced = compile{flags: raceFlags, cgo: true, patterns: []string{"./..."}}
@@ -79,8 +79,8 @@ func stepsFor(what string) []step {
 	getCluster := step{"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build")}
 	getSimulation := step{"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build", "--simulation")}
 	compilePeers := step{"compile the tunnel's peers (some minutes the first time)", peers.run}
-	getBroker := step{"get RabbitMQ", goRun("./test/broker/cmd/broker", "install")}
-	getPostgres := step{"get PostgreSQL", goRun("./test/postgres/cmd/postgres", "install")}
+	getBroker := step{"get RabbitMQ", goRun("./test/debian/cmd/server", "install", "broker")}
+	getPostgres := step{"get PostgreSQL", goRun("./test/debian/cmd/server", "install", "postgres")}
 	getMachine := step{"get a Debian for test machines", goRun("./test/machine/cmd/rootfs", "bookworm")}
 	getMachines := step{"get Debian 11, 12 and 13 for test machines, and one with OpenRC", goRun("./test/machine/cmd/rootfs", "bullseye", "bookworm", "trixie", "bookworm-openrc")}
 	getBrowser := step{"get Chromium", packages("chromium")}

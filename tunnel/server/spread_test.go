@@ -1,11 +1,9 @@
 package server_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,28 +11,16 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
-
-// lines counts the lines of a log with a text in them.
-type lines struct {
-	text  string
-	count atomic.Int64
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	if bytes.Contains(p, []byte(l.text)) {
-		l.count.Add(1)
-	}
-	return len(p), nil
-}
 
 // All agents come back in the time that they were given.
 func TestRestart_Announced(t *testing.T) {
 	const agents = 30
 	first := newPlane(t, func(c *server.Config) { c.Limits.GoAway = patience })
-	told := &lines{text: "the control plane restarts"}
+	told := &logbook.Book{}
 	var all []*agent
 	for i := range agents {
 		all = append(all, first.bareAgent(fmt.Sprintf("a%d", i), func(c *tunnel.Config) {
@@ -46,7 +32,7 @@ func TestRestart_Announced(t *testing.T) {
 		await.Until(t, "it knows", func() bool { return a.Status().Phase == tunnel.Connected })
 	}
 	first.stop()
-	await.Until(t, "all were told", func() bool { return told.count.Load() == agents })
+	await.Until(t, "all were told", func() bool { return told.Count("the control plane restarts") == agents })
 	second := startPlane(t, first.ca, first.addr)
 	await.Until(t, "all are back", func() bool { return second.Stats().Agents == agents })
 	for _, a := range all {
@@ -74,11 +60,11 @@ func TestBusy_SendsAgentsAway(t *testing.T) {
 		p.bareAgent(fmt.Sprintf("slow%d", i))
 	}
 	await.Until(t, "they are on their way", func() bool { return p.Stats().Sessions == busy })
-	sent := &lines{text: "too many agents connect at a time"}
+	sent := &logbook.Book{}
 	for i := range agents {
 		p.bareAgent(fmt.Sprintf("a%d", i), func(c *tunnel.Config) { c.Log = zerolog.New(sent) })
 	}
-	await.Until(t, "all were sent away", func() bool { return sent.count.Load() >= agents })
+	await.Until(t, "all were sent away", func() bool { return sent.Count("too many agents connect at a time") >= agents })
 	online := p.Stats().Agents
 	assert.Zero(t, online, "are online")
 	close(release)

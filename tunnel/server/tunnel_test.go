@@ -25,6 +25,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
+	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
@@ -48,7 +49,7 @@ func TestTunnel_ReconnectsAfterRestart(t *testing.T) {
 
 // Replaces an agent whose connection is dead, and nobody knows yet.
 func TestTunnel_Takeover(t *testing.T) {
-	replaced := &lines{text: "a newer connection of the same replica took over"}
+	replaced := &logbook.Book{}
 	p := newPlane(t, func(c *server.Config) { c.Log = zerolog.New(replaced) })
 	wire := faultproxy.New(t, p.addr)
 	p.agent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
@@ -56,7 +57,7 @@ func TestTunnel_Takeover(t *testing.T) {
 	replacement := p.agent("a1")
 	mustAsk(t, p.client("a1", http1), "from the new one")
 	await.Until(t, "the old session is gone", func() bool { return p.Stats().Sessions == 1 })
-	await.Until(t, "it has ended because another took over", func() bool { return replaced.count.Load() == 1 })
+	await.Until(t, "it has ended because another took over", func() bool { return replaced.Count("a newer connection of the same replica took over") == 1 })
 	assert.Equal(t, "up a1", p.told(), "a takeover is not news")
 	assert.NoError(t, replacement.stop())
 	await.Until(t, "down", func() bool { return p.told() == "up a1, down a1" })

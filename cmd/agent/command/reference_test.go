@@ -1,7 +1,6 @@
 package command
 
 import (
-	"flag"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,11 +11,9 @@ import (
 
 //go:generate go test . -run TestReference_UpToDate -update
 
-var rewrite = flag.Bool("update", false, "regenerate docs/reference/agent-cli.md and the pages of its groups")
-
 func TestReference_UpToDate(t *testing.T) {
 	reference := clidoc.Reference{File: "../../../docs/reference/agent-cli.md", Made: "go generate ./cmd/agent/command"}
-	check.Check(t, reference, newRoot(), *rewrite)
+	check.Check(t, reference, newRoot())
 }
 
 // TestVerbs: a command of a noun has a verb of the table.

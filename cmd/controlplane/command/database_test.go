@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
@@ -47,15 +47,8 @@ func newData(t *testing.T) datadir.Data {
 // documented are the shell commands of docs/operator/database.md, by the name beside them.
 func documented(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operator", "database.md"))
+	blocks, err := harness.Named("docs/operator/database.md", "sh")
 	require.NoError(t, err)
-	blocks := map[string]string{}
-	for _, part := range strings.Split(string(text), "\n```sh ")[1:] {
-		name, rest, _ := strings.Cut(part, "\n")
-		code, _, closed := strings.Cut(rest, "```")
-		require.True(t, closed, name)
-		blocks[name] = code
-	}
 	return blocks
 }
 

@@ -22,18 +22,10 @@ import (
 // bury writes a dead letter as a Runner may.
 func bury(t *testing.T, b broker.Endpoint, id string) {
 	t.Helper()
-	conn, err := amqp.DialTLS(b.URL(broker.UserRunner), b.TLSConfig())
-	require.NoError(t, err)
-	defer func() { _ = conn.Close() }()
-	ch, err := conn.Channel()
-	require.NoError(t, err)
-	require.NoError(t, ch.Confirm(false))
-	c, err := ch.PublishWithDeferredConfirm(rabbitmq.DeadExchange, "agent.online", true, false, amqp.Publishing{
+	broker.PublishAsRunner(t, b, rabbitmq.DeadExchange, "agent.online", amqp.Publishing{
 		MessageId: id, DeliveryMode: amqp.Persistent, Body: []byte("not an event"),
 		Headers: amqp.Table{"x-death": []any{amqp.Table{"queue": "pipeops.runner.ci", "reason": "rejected", "count": int64(2), "time": time.Now()}}},
 	})
-	require.NoError(t, err)
-	require.True(t, c.Wait())
 }
 
 func TestDeadLetter_Commands(t *testing.T) {

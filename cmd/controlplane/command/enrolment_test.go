@@ -2,10 +2,6 @@ package command
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +17,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 const enrolmentDoc = "docs/operator/enrolment.md"
@@ -72,20 +70,7 @@ func (o *operator) token() controlapi.Token {
 	return token
 }
 
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	return key
-}
-
-func codeOf(err error) controlapi.Code {
-	var e *controlapi.Error
-	if errors.As(err, &e) {
-		return e.Code
-	}
-	return ""
-}
+var codeOf = problemtest.Code
 
 // TestEnrolmentDocs_Commands runs every block of docs/operator/enrolment.md, with
 // clusters that register as agents do.
@@ -93,18 +78,18 @@ func TestEnrolmentDocs_Commands(t *testing.T) {
 	o := newDocReader(t)
 	o.does("token create --name fleet")
 	first := o.token()
-	require.NoError(t, registerWith(t.Context(), o.api, first, "bank", newKey(t)))
+	require.NoError(t, registerWith(t.Context(), o.api, first, "bank", selfsigned.Key(t)))
 	assert.Regexp(t, first.ID+` +fleet +live +19 of 20 +in \S+ +\S+ ago +bank \([a-z2-7]{16}\) +no +region=eu`, o.does("token list"))
 	said := o.does("token rotate", "TOKEN_ID="+first.ID)
 	second := o.token()
 	assert.Contains(t, said, "token "+second.ID+" came in the place of "+first.ID+", which ends in 4")
 	assert.Regexp(t, first.ID+` .*, for `+second.ID, o.does("token list"))
-	require.NoError(t, registerWith(t.Context(), o.api, first, "during-the-overlap", newKey(t)))
+	require.NoError(t, registerWith(t.Context(), o.api, first, "during-the-overlap", selfsigned.Key(t)))
 
 	o.does("token create --approve")
-	token, key := o.token(), newKey(t)
+	token, key := o.token(), selfsigned.Key(t)
 	assert.Equal(t, controlapi.CodeApprovalPending, codeOf(registerWith(t.Context(), o.api, token, "shop", key)))
-	assert.Equal(t, controlapi.CodeApprovalPending, codeOf(registerWith(t.Context(), o.api, token, "till-7", newKey(t))))
+	assert.Equal(t, controlapi.CodeApprovalPending, codeOf(registerWith(t.Context(), o.api, token, "till-7", selfsigned.Key(t))))
 	print, err := controlapi.KeyFingerprint(key.Public())
 	require.NoError(t, err)
 	said = o.does("pipeops-controlplane agent list\n")
@@ -130,7 +115,7 @@ func TestEnrolmentDocs_Commands(t *testing.T) {
 func TestRunnersDocs_Commands(t *testing.T) {
 	o := newDocReader(t)
 	o.does("token create --name fleet")
-	require.NoError(t, registerWith(t.Context(), o.api, o.token(), "shop", newKey(t)))
+	require.NoError(t, registerWith(t.Context(), o.api, o.token(), "shop", selfsigned.Key(t)))
 	blocks, err := harness.Shell("docs/operator/runners.md")
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(blocks), 2)

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"flag"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,11 +11,9 @@ import (
 
 //go:generate go test . -run TestReference_UpToDate -update
 
-var update = flag.Bool("update", false, "regenerate docs/reference/controlplane-cli.md and the pages of its groups")
-
 func TestReference_UpToDate(t *testing.T) {
 	reference := clidoc.Reference{File: "../../../docs/reference/controlplane-cli.md", Made: "go generate ./cmd/controlplane/command"}
-	check.Check(t, reference, newRoot(&app{}), *update)
+	check.Check(t, reference, newRoot(&app{}))
 }
 
 func TestCommands_Verbs(t *testing.T) {

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"flag"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,11 +16,9 @@ import (
 	check "github.com/pipeops/pipeops-vm-agent/test/clidoc"
 )
 
-var update = flag.Bool("update", false, "regenerate docs/reference/runner-cli.md and the pages of its groups")
-
 func TestReference_UpToDate(t *testing.T) {
 	reference := clidoc.Reference{File: "../../../docs/reference/runner-cli.md", Made: "go generate ./cmd/runner", Run: true}
-	check.Check(t, reference, newRoot(&cmdutil.CLI{}), *update)
+	check.Check(t, reference, newRoot(&cmdutil.CLI{}))
 }
 
 // TestVerbs: a command of a noun has a verb of the table.

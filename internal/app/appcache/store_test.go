@@ -2,7 +2,6 @@ package appcache
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -27,6 +26,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 )
 
 var webKey = runnerapi.Key{Namespace: "shop", Name: "web"}
@@ -46,13 +46,7 @@ func web() *v1alpha1.App {
 	return &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "app-1"}}
 }
 
-func codeOf(err error) problem.Code {
-	p, _ := errors.AsType[*problem.Error](err)
-	if p == nil {
-		return ""
-	}
-	return p.Code
-}
+var codeOf = problemtest.Code
 
 func TestGet_AsksServerWhenNotCached(t *testing.T) {
 	s := newStore(cluster(t).Build(), cluster(t, web()).Build())

@@ -175,11 +175,7 @@ func TestDiagnose_Pods(t *testing.T) {
 				p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(c.limit)}
 			}
 			d := Find(Evidence{Pods: []*corev1.Pod{p}, Now: now}).Diagnosis
-			require.NotNil(t, d)
-			assert.Equal(t, c.cause, d.Cause)
-			assert.Contains(t, d.Message, c.message)
-			assert.Contains(t, d.Fix, c.fix)
-			checkFix(t, d)
+			diagnosed(t, d, c.cause, c.message, c.fix)
 			assert.Equal(t, "pod/web-abc", d.Object)
 			assert.Equal(t, "web", d.Container)
 			assert.Equal(t, c.lines, d.LastLines)
@@ -387,11 +383,7 @@ func TestAdmission_RefusedPods(t *testing.T) {
 			}},
 		}}
 		d := Find(Evidence{ReplicaSet: rs, Now: now}).Diagnosis
-		require.NotNil(t, d)
-		assert.Equal(t, want.Cause, d.Cause)
-		assert.Contains(t, d.Message, want.Message)
-		assert.Contains(t, d.Fix, want.Fix)
-		checkFix(t, d)
+		diagnosed(t, d, want.Cause, want.Message, want.Fix)
 		assert.NotContains(t, d.Message, "web-abc", "the name of a pod that never was helps nobody")
 	}
 }
@@ -402,9 +394,7 @@ func TestRollout_Deadline(t *testing.T) {
 	}}}}
 	p := pod(waits("ContainerCreating", ""))
 	got := Find(Evidence{Deployment: d, Pods: []*corev1.Pod{p}, Now: now}).Diagnosis
-	require.NotNil(t, got)
-	assert.Equal(t, runnerapi.CauseDeadlinePassed, got.Cause)
-	assert.Contains(t, got.Message, "600 s; pod web-abc: container web: ContainerCreating")
+	diagnosed(t, got, runnerapi.CauseDeadlinePassed, "600 s; pod web-abc: container web: ContainerCreating")
 
 	p = pod(waits("ErrImagePull", "not found"))
 	got = Find(Evidence{Deployment: d, Pods: []*corev1.Pod{p}, Now: now}).Diagnosis
@@ -448,7 +438,19 @@ func FuzzParseProbeEvent(f *testing.F) {
 
 // names is what a fix has to name: a command, or a field of the App's spec.
 var names = regexp.MustCompile(`\b(kubectl|docker|curl|logs|restart|image|imagePullSecrets|imagePullPolicy|command|args|ports|type Job|` +
-	`replicas|resources|probes\.|volumes|schedule\.|scaleTargetRef|ingress\.|spread\.|security|job\.|App's reference)\b|\bUSER `)
+	`replicas|resources|probes\.|volumes|schedule\.|schedulerName|scaleTargetRef|ingress\.|spread\.|security|job\.|App's reference)\b|\bUSER `)
+
+// diagnosed asserts what a diagnosis says, and that its fix is one.
+func diagnosed(t *testing.T, d *runnerapi.Diagnosis, cause runnerapi.Cause, message string, fix ...string) {
+	t.Helper()
+	require.NotNil(t, d, message)
+	assert.Equal(t, cause, d.Cause, d.Message)
+	assert.Contains(t, d.Message, message)
+	for _, words := range fix {
+		assert.Contains(t, d.Fix, words)
+	}
+	checkFix(t, d)
+}
 
 // checkFix says whether a fix tells where to lay hands on.
 func checkFix(t *testing.T, d *runnerapi.Diagnosis) {

@@ -57,10 +57,7 @@ func TestJob_Diagnosis(t *testing.T) {
 				ev.Pods = []*corev1.Pod{podOf(j, "web-1", *c.end), podOf(failedJob("other", ""), "other-1", corev1.ContainerStateTerminated{ExitCode: 99})}
 			}
 			d := Find(ev).Diagnosis
-			require.NotNil(t, d)
-			assert.Equal(t, c.cause, d.Cause)
-			assert.Contains(t, d.Message, c.message)
-			checkFix(t, d)
+			diagnosed(t, d, c.cause, c.message)
 			if c.end != nil {
 				assert.Equal(t, c.end.ExitCode, *d.ExitCode)
 				assert.Equal(t, "pod/web-1", d.Object)
@@ -89,10 +86,7 @@ func TestJob_EvictedPod(t *testing.T) {
 	gone.Status.Phase, gone.Status.Reason = corev1.PodFailed, "Evicted"
 	gone.Status.Message = "Pod ephemeral local storage usage exceeds the total limit of containers 100Ki."
 	d := Find(Evidence{Job: j, Pods: []*corev1.Pod{gone}, Now: now}).Diagnosis
-	require.NotNil(t, d)
-	assert.Equal(t, runnerapi.CauseEvicted, d.Cause)
-	assert.Contains(t, d.Message, "its pod was evicted: Pod ephemeral local storage")
-	checkFix(t, d)
+	diagnosed(t, d, runnerapi.CauseEvicted, "its pod was evicted: Pod ephemeral local storage")
 }
 
 // TestDaemonSet_MatchesNoNode expects other causes than taints.
@@ -127,10 +121,7 @@ func TestVolume_Diagnosis(t *testing.T) {
 	} {
 		p := preparingPod(5 * time.Second)
 		f := Find(Evidence{Pods: []*corev1.Pod{p}, Mounts: map[types.UID]string{p.UID: message}, Now: now})
-		require.NotNil(t, f.Diagnosis, message)
-		assert.Equal(t, want.cause, f.Diagnosis.Cause)
-		assert.Contains(t, f.Diagnosis.Message, want.says)
-		checkFix(t, f.Diagnosis)
+		diagnosed(t, f.Diagnosis, want.cause, want.says)
 		assert.Positive(t, f.Recheck, "nothing that is watched tells of its cure")
 	}
 	quiet := Find(Evidence{Pods: []*corev1.Pod{preparingPod(time.Second)}, Now: now})
@@ -157,9 +148,7 @@ func TestVolume_Claims(t *testing.T) {
 	assert.Nil(t, f.Diagnosis, "the volume may be in the making")
 	assert.Positive(t, f.Recheck)
 	f = Find(Evidence{Pods: []*corev1.Pod{p}, Claims: map[types.UID]Claim{p.UID: {Name: "data-web-0", Message: "no class fast"}}, Now: now})
-	require.NotNil(t, f.Diagnosis, "somebody said that it will not come")
-	assert.Equal(t, runnerapi.CauseVolumeNotBound, f.Diagnosis.Cause)
-	assert.Contains(t, f.Diagnosis.Message, "no class fast")
+	diagnosed(t, f.Diagnosis, runnerapi.CauseVolumeNotBound, "no class fast") // somebody said that it will not come
 	f = Find(Evidence{Pods: []*corev1.Pod{waiting(unboundMessage, 3*time.Minute)}, Now: now})
 	require.NotNil(t, f.Diagnosis, "it takes too long")
 	f = Find(Evidence{Pods: []*corev1.Pod{waiting(`persistentvolumeclaim "data" not found`, 0)}, Now: now})
@@ -177,9 +166,7 @@ func TestDiagnose_WorkloadEvents(t *testing.T) {
 		`Error creating: pods "logs-abc" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0`,
 	} {
 		d := Find(Evidence{Refused: message, RefusedObject: "statefulset/db", Now: now}).Diagnosis
-		require.NotNil(t, d)
-		assert.Equal(t, runnerapi.CauseQuotaExceeded, d.Cause)
-		assert.Contains(t, d.Message, "quota none")
+		diagnosed(t, d, runnerapi.CauseQuotaExceeded, "quota none")
 	}
 	d := Find(Evidence{DaemonSet: &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}, Now: now}).Diagnosis
 	require.NotNil(t, d, "no node is not success")
@@ -294,10 +281,7 @@ func TestCronJob_NeverStarts(t *testing.T) {
 				assert.Nil(t, f.Diagnosis)
 				return
 			}
-			require.NotNil(t, f.Diagnosis)
-			assert.Equal(t, c.cause, f.Diagnosis.Cause)
-			assert.Contains(t, f.Diagnosis.Message, c.message)
-			checkFix(t, f.Diagnosis)
+			diagnosed(t, f.Diagnosis, c.cause, c.message)
 		})
 	}
 }

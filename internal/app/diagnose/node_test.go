@@ -55,12 +55,8 @@ func TestNode_Lost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := findOn(onNode(), c.node)
-			require.NotNil(t, f.Diagnosis)
-			assert.Equal(t, runnerapi.CauseNodeLost, f.Diagnosis.Cause)
+			diagnosed(t, f.Diagnosis, runnerapi.CauseNodeLost, c.message, c.fix)
 			assert.Equal(t, "node/n1", f.Diagnosis.Object)
-			assert.Contains(t, f.Diagnosis.Message, c.message)
-			assert.Contains(t, f.Diagnosis.Fix, c.fix)
-			checkFix(t, f.Diagnosis)
 			assert.Positive(t, f.Recheck, "that somebody deleted the node, nothing that is watched tells")
 		})
 	}

@@ -40,9 +40,7 @@ func TestPort_Taken(t *testing.T) {
 func TestPort_Clash(t *testing.T) {
 	p := pod(endedWith(corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 1, Message: "starting\nlisten tcp :8080: bind: address already in use\n"}))
 	d := Find(Evidence{Pods: []*corev1.Pod{p}, Now: now}).Diagnosis
-	require.NotNil(t, d)
-	assert.Equal(t, runnerapi.CausePortClash, d.Cause)
-	assert.Contains(t, d.Message, "port 8080 is taken")
+	diagnosed(t, d, runnerapi.CausePortClash, "port 8080 is taken")
 	assert.EqualValues(t, 1, *d.ExitCode)
 	assert.Len(t, d.LastLines, 2)
 	checkFix(t, d)
@@ -92,12 +90,8 @@ func TestPort_NotListening(t *testing.T) {
 	assert.False(t, f.Unsettled, "an App that did well stays healthy while its new pods are tried")
 
 	f, _ = find(31*time.Second, time.Second, refused, false)
-	require.NotNil(t, f.Diagnosis)
-	assert.Equal(t, runnerapi.CausePortNotListening, f.Diagnosis.Cause)
+	diagnosed(t, f.Diagnosis, runnerapi.CausePortNotListening, "nothing listens at TCP port 8080, which the App declares: container web of pod web-abc", "listen on 0.0.0.0:8080, or declare in ports the port that it listens at")
 	assert.Equal(t, "web", f.Diagnosis.Container)
-	assert.Contains(t, f.Diagnosis.Message, "nothing listens at TCP port 8080, which the App declares: container web of pod web-abc")
-	assert.Contains(t, f.Diagnosis.Fix, "listen on 0.0.0.0:8080, or declare in ports the port that it listens at")
-	checkFix(t, f.Diagnosis)
 
 	f, condition := find(time.Minute, 0, PortTry{}, false)
 	assert.Equal(t, Finding{}, f, "it listens, or the pod cannot be reached")

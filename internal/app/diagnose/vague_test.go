@@ -64,10 +64,7 @@ func TestLastLines_NameCause(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Find(Evidence{Pods: []*corev1.Pod{c.pod}, Now: now}).Diagnosis
-			require.NotNil(t, d)
-			assert.Equal(t, c.cause, d.Cause, d.Message)
-			assert.Contains(t, d.Message, c.message)
-			assert.Contains(t, d.Fix, c.fix)
+			diagnosed(t, d, c.cause, c.message, c.fix)
 		})
 	}
 }
@@ -109,9 +106,7 @@ func TestScheduling_NoScheduler(t *testing.T) {
 			assert.Nil(t, young.Diagnosis)
 			assert.Equal(t, time.Second, young.Recheck)
 			d := find(placedBy).Diagnosis
-			require.NotNil(t, d)
-			assert.Equal(t, c.cause, d.Cause)
-			assert.Contains(t, d.Message, c.message)
+			diagnosed(t, d, c.cause, c.message)
 		})
 	}
 }
@@ -135,9 +130,7 @@ func TestEvicted(t *testing.T) {
 		Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."},
 	}
 	d := Find(Evidence{Pods: []*corev1.Pod{evictedPod}, Now: now}).Diagnosis
-	require.NotNil(t, d)
-	assert.Equal(t, runnerapi.CauseEvicted, d.Cause)
-	assert.Contains(t, d.Message, "node n1 evicted pod web-a: The node was low on resource: memory.")
+	diagnosed(t, d, runnerapi.CauseEvicted, "node n1 evicted pod web-a: The node was low on resource: memory.")
 	next := upFor(40*time.Second, nil)
 	next.CreationTimestamp = ago(50 * time.Second)
 	assert.Nil(t, Find(Evidence{Pods: []*corev1.Pod{evictedPod, next}, Now: now}).Diagnosis, "another one has its place")
@@ -178,9 +171,7 @@ func TestInitContainer_Hangs(t *testing.T) {
 	ev.Init["1"] = InitLog{"wait", "waiting for db:5432\n"}
 	ev.Spec.ProgressDeadline = new(int32(60))
 	d := Find(ev).Diagnosis
-	require.NotNil(t, d)
-	assert.Equal(t, runnerapi.CauseDeadlinePassed, d.Cause)
-	assert.Contains(t, d.Message, "container wait: an init container that has not ended")
+	diagnosed(t, d, runnerapi.CauseDeadlinePassed, "container wait: an init container that has not ended")
 	assert.Equal(t, []string{"waiting for db:5432"}, d.LastLines)
 	p.Spec.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 	assert.Empty(t, WantsInitLog(p, now), "a sidecar is meant to run")

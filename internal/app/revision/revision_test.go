@@ -90,9 +90,7 @@ func FuzzNotes(f *testing.F) {
 		a := &v1alpha1.App{}
 		a.Generation, a.Annotations = 3, map[string]string{objectmeta.Notes: raw}
 		before := NoteOf(a, 3)
-		if err := AddNote(a, Note{Runner: "me"}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, AddNote(a, Note{Runner: "me"}))
 		if n := NoteOf(a, 4); n.Runner != "me" || before.Generation != 3 {
 			t.Fatalf("%q: %+v", raw, n)
 		}

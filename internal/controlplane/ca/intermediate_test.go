@@ -1,8 +1,6 @@
 package ca
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"net"
@@ -15,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 func (c *rotating) upkeep() bool {
@@ -47,8 +46,7 @@ func (c *rotating) export() []byte {
 // forged returns a certificate with those names, signed by any CA, which has not judged it.
 func forged(t *testing.T, by pair, id *url.URL, dns string, usage ...x509.ExtKeyUsage) *x509.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	key := selfsigned.Key(t)
 	serial, err := newSerial()
 	require.NoError(t, err)
 	template := &x509.Certificate{

@@ -22,6 +22,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 )
 
 // app speaks HTTP/1.1 by hand. It reports whether the connection takes another request.
@@ -488,7 +489,7 @@ func TestWire_HalfCloses(t *testing.T) {
 
 // TestWire_LogsFailures has the ID of each error page in the log at the default level.
 func TestWire_LogsFailures(t *testing.T) {
-	var log zerologtest
+	var log logbook.Book
 	w := newWire(t, gateway.ModeTunnel, func(c *gateway.Config) { c.Log = zerolog.New(&log).Level(zerolog.InfoLevel) })
 	for _, url := range []string{"https://" + host, "http://" + host} {
 		r := request(t, http.MethodGet, url, nil)
@@ -496,27 +497,8 @@ func TestWire_LogsFailures(t *testing.T) {
 		resp, _ := do(t, w.client(false), r)
 		id := resp.Header.Get("X-Request-Id")
 		require.NotEmpty(t, id)
-		await.Until(t, url, func() bool { return strings.Contains(log.text(), id) })
+		await.Until(t, url, func() bool { return strings.Contains(log.String(), id) })
 	}
-}
-
-// zerologtest is a log.
-type zerologtest struct {
-	mu  sync.Mutex
-	log bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (z *zerologtest) Write(p []byte) (int, error) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	return z.log.Write(p)
-}
-
-func (z *zerologtest) text() string {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	return z.log.String()
 }
 
 // TestWire_UnknownName refuses a handshake for a host that is not served (RFC 6066, 3), and takes

@@ -1,9 +1,7 @@
 package operatorapi_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -15,30 +13,23 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/test/golden"
 )
 
 //go:generate go test . -run UpToDate -update
 
-var update = flag.Bool("update", false, "regenerate docs/openapi-operators.json and the table in docs/operator/operators.md")
-
 const (
 	openAPIFile = "../../../docs/openapi-operators.json"
 	page        = "../../../docs/operator/operators.md"
-	tableBegin  = "<!-- calls: go generate ./internal/controlplane/operatorapi -->\n"
+	made        = "go generate ./internal/controlplane/operatorapi"
+	tableBegin  = "<!-- calls: " + made + " -->\n"
 	tableEnd    = "<!-- end -->\n"
 )
 
 func TestOpenAPI_UpToDate(t *testing.T) {
 	now, err := operatorapi.OpenAPI("v1")
 	require.NoError(t, err)
-	if *update {
-		require.NoError(t, os.WriteFile(openAPIFile, now, 0o644))
-	}
-	committed, err := os.ReadFile(openAPIFile)
-	require.NoError(t, err)
-	if !bytes.Equal(now, committed) {
-		t.Errorf("%s is not what the code says; run: go generate ./internal/controlplane/operatorapi", openAPIFile)
-	}
+	golden.Check(t, openAPIFile, string(now), made)
 }
 
 func TestCallTable_UpToDate(t *testing.T) {
@@ -53,12 +44,7 @@ func TestCallTable_UpToDate(t *testing.T) {
 	for _, c := range operatorapi.Calls() {
 		fmt.Fprintf(&table, "| `%s %s` | %s | `%s` | %s |\n", c.Method, c.Path, c.Role, c.Command, c.Summary)
 	}
-	want := before + tableBegin + table.String() + "\n" + tableEnd + after
-	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
-		return
-	}
-	assert.True(t, want == string(have), "the table of %s is stale; run: go generate ./internal/controlplane/operatorapi", page)
+	golden.Check(t, page, before+tableBegin+table.String()+"\n"+tableEnd+after, made)
 }
 
 func TestCalls_Described(t *testing.T) {

@@ -3,7 +3,6 @@ package webhook
 import (
 	"bytes"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 )
 
 // blockOf is the one block of a language in the document about webhooks.
@@ -40,10 +40,7 @@ func TestWebhookDocs_GoVerifies(t *testing.T) {
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
 
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := ln.Addr().String()
-	require.NoError(t, ln.Close())
+	address := freeport.Address(t)
 	var said bytes.Buffer
 	receiver := exec.CommandContext(t.Context(), filepath.Join(dir, "receiver"), address, filepath.Join(dir, "secret"))
 	receiver.Stdout = &said

@@ -29,6 +29,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/scope"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 	"github.com/pipeops/pipeops-vm-agent/test/rendertest"
 )
 
@@ -53,12 +54,7 @@ func asking(next http.Handler) http.Handler {
 
 const chartYAML = "apiVersion: v2\nname: web\nversion: 1.4.2\n"
 
-func refusal(t *testing.T, err error) *problem.Error {
-	t.Helper()
-	p := &problem.Error{}
-	require.ErrorAs(t, err, &p)
-	return p
-}
+var refusal = problemtest.Of
 
 const testIndex = `apiVersion: v1
 entries:

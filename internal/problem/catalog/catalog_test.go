@@ -1,7 +1,6 @@
 package catalog_test
 
 import (
-	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -18,18 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem/catalog"
+	"github.com/pipeops/pipeops-vm-agent/test/golden"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/errors.md again")
-
 func TestCatalog_PageCommitted(t *testing.T) {
-	file := "../../../" + catalog.Page
-	if *update {
-		require.NoError(t, os.WriteFile(file, []byte(catalog.Markdown()), 0o600))
-	}
-	committed, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assert.True(t, catalog.Markdown() == string(committed), "%s is stale; run: go generate ./internal/problem/catalog", catalog.Page)
+	golden.Check(t, "../../../"+catalog.Page, catalog.Markdown(), "go generate ./internal/problem/catalog")
 }
 
 func TestCatalog_EntriesComplete(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 )
 
 func TestRedact_HidesPassword(t *testing.T) {
@@ -106,11 +107,7 @@ func TestLink_EndsOnSilentBroker(t *testing.T) {
 
 // Where nobody listens the pauses stay short; where a broker refuses they grow.
 func TestBackoff_ShortWhileDown(t *testing.T) {
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	addr := listener.Addr().String()
-	require.NoError(t, listener.Close())
-	l, err := NewLink(Config{URLs: []string{"amqp://u:p@" + addr + "/"}, Log: zerolog.Nop()})
+	l, err := NewLink(Config{URLs: []string{"amqp://u:p@" + freeport.Address(t) + "/"}, Log: zerolog.Nop()})
 	require.NoError(t, err)
 	down := once(t.Context(), &l.brokers[0], &l.cfg, nil)
 	require.Equal(t, CodeUnreachable, CodeOf(down), down)

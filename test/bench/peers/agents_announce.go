@@ -76,9 +76,7 @@ func (b *agents) listen(ctx context.Context) *ledger {
 // announce stops RabbitMQ while the agents send events, and counts what the Runner receives once it
 // is back. test/chaos kills it while announcements go out.
 func (b *agents) announce(ctx context.Context) {
-	// RabbitMQ 3.10 writes late what it knows of its queues: docs/adr/0045.
-	run.Must(b.sys.Broker.Ctl(ctx, "eval", "dets:sync(ra_directory_reverse)."))
-	run.Check(b.sys.Broker.Kill())
+	run.Check(b.sys.Broker.Kill(ctx))
 	b.crowd[:b.Tellers].Post(ctx, b.Events/b.Tellers)
 	run.Check(b.sys.Broker.Start(ctx))
 	l := b.consumer

@@ -2,13 +2,10 @@ package ledger_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
 )
 
@@ -159,90 +156,4 @@ func TestEffects_UnansweredRestart(t *testing.T) {
 	is.RestartedAt = "noon"
 	assert.Empty(t, ledger.Effects(commands, map[ledger.Target]ledger.Held{target("App"): {State: is, Rollouts: 2}}))
 	assert.NotEmpty(t, ledger.Effects(commands[:1], map[ledger.Target]ledger.Held{target("App"): {State: is, Rollouts: 2}}))
-}
-
-func event(sequence uint64, id string, kind announce.Type, data string) announce.Event {
-	return announce.Event{ID: id, Sequence: sequence, Previous: sequence - 1, Type: kind, Data: []byte(data)}
-}
-
-func TestHeard(t *testing.T) {
-	one, two, three := event(1, "a", announce.AgentOnline, ""), event(2, "b", announce.AgentUpdated, ""), event(3, "c", announce.AgentUpdated, "")
-	assert.Empty(t, ledger.Heard([]announce.Event{one, two, one, two, three}, 3), "repeated is not a harm")
-	for want, events := range map[string][]announce.Event{
-		"event 2 of 3 was never heard":                          {one, three},
-		"event 3 of 3 was never heard":                          {one, two},
-		"event 2 (agent.updated) was first heard after event 3": {one, three, two},
-		"two events have sequence 2: b and x":                   {one, two, event(2, "x", announce.AgentUpdated, ""), three},
-		"event 4 was heard; the control plane has announced 3":  {one, two, three, event(4, "d", announce.AgentUpdated, "")},
-	} {
-		assert.Equal(t, []string{want}, ledger.Heard(events, 3))
-	}
-}
-
-func TestWatched(t *testing.T) {
-	change := func(sequence uint64) announce.Change {
-		return announce.Change{Type: announce.AppFailed, Sequence: sequence}
-	}
-	events := []announce.Event{event(1, "a", announce.AgentOnline, ""), event(2, "b", announce.AppFailed, ""), event(3, "c", announce.AppFailed, ""), event(2, "b", announce.AppFailed, "")}
-	assert.Empty(t, ledger.Watched([]announce.Change{change(2), change(3)}, events))
-	assert.Equal(t, []string{"event 2 (app.failed) was not reported"}, ledger.Watched([]announce.Change{change(3)}, events))
-	assert.Equal(t, []string{"event 2 (app.failed) was reported after event 3"}, ledger.Watched([]announce.Change{change(3), change(2)}, events))
-}
-
-func TestTold(t *testing.T) {
-	healthy := func(sequence uint64, generation string) announce.Event {
-		return event(sequence, "", announce.AppHealthy, `{"namespace":"n","name":"web","generation":`+generation+`}`)
-	}
-	assert.Empty(t, ledger.Told([]announce.Event{healthy(1, "1"), healthy(2, "2"), healthy(1, "1")}, map[string]int64{"web": 2}))
-	assert.Len(t, ledger.Told([]announce.Event{healthy(1, "1")}, map[string]int64{"web": 2}), 1)
-	assert.Len(t, ledger.Told([]announce.Event{healthy(1, "1")}, nil), 1, "its end was not told")
-	assert.Len(t, ledger.Told(nil, map[string]int64{"web": 1}), 1)
-}
-
-func TestKnown(t *testing.T) {
-	a, b := announce.Agent{ID: "a", Name: "a", Sequence: 7}, announce.Agent{ID: "b", Name: "b"}
-	seen := a
-	seen.LastSeen = time.Now()
-	assert.Empty(t, ledger.Known([]announce.Agent{a, b}, []announce.Agent{b, seen}))
-	stale := a
-	stale.Sequence = 6
-	assert.Len(t, ledger.Known([]announce.Agent{stale, b}, []announce.Agent{a, b}), 1)
-	assert.Len(t, ledger.Known([]announce.Agent{a}, []announce.Agent{a, b}), 1)
-	assert.Len(t, ledger.Known([]announce.Agent{a, b}, []announce.Agent{a}), 1)
-}
-
-func TestAudited(t *testing.T) {
-	commands := []ledger.Command{done(ledger.PutSecret, "1", 0, 0), done(ledger.PutSecret, "2", 0, 0)}
-	for i := range commands {
-		commands[i].Sent, commands[i].Ended = time.Unix(1000, 0), time.Unix(1001, 0)
-	}
-	record := func(operation string) runnerapi.AuditRecord {
-		return runnerapi.AuditRecord{Command: string(ledger.PutSecret), Name: "web", Outcome: runnerapi.AuditDone, Operation: operation}
-	}
-	problems, _ := ledger.Audited(commands, []runnerapi.AuditRecord{record("a"), record("b"), record("b")}, nil)
-	assert.Empty(t, problems, "a repeated one is the same operation")
-	problems, _ = ledger.Audited(commands, []runnerapi.AuditRecord{record("a")}, nil)
-	assert.Len(t, problems, 1, "one is missing")
-	problems, excused := ledger.Audited(commands, []runnerapi.AuditRecord{record("a")}, []time.Time{time.Unix(1002, 0)})
-	assert.Empty(t, problems, "its agent was killed")
-	assert.Equal(t, 1, excused)
-	problems, _ = ledger.Audited(commands, []runnerapi.AuditRecord{record("a")}, []time.Time{time.Unix(2000, 0)})
-	assert.Len(t, problems, 1, "its agent was killed much later")
-	problems, _ = ledger.Audited(commands, []runnerapi.AuditRecord{record("a"), record("b"), record("c")}, nil)
-	assert.Len(t, problems, 1, "one was never sent")
-}
-
-func TestChain(t *testing.T) {
-	whole := []runnerapi.AuditRecord{{Seq: 1, Hash: "x"}, {Seq: 2, Prev: "x", Hash: "y"}, {Seq: 3, Prev: "y", Hash: "z"}}
-	assert.Empty(t, ledger.Chain(whole))
-	assert.Len(t, ledger.Chain(whole[1:]), 1)
-	assert.Len(t, ledger.Chain([]runnerapi.AuditRecord{whole[0], whole[2]}), 1)
-	assert.Len(t, ledger.Chain([]runnerapi.AuditRecord{whole[0], {Seq: 2, Prev: "q", Hash: "y"}, whole[2]}), 1)
-}
-
-func TestGrowth(t *testing.T) {
-	before := []ledger.Size{{Process: "agent", Memory: 30 << 20, Goroutines: 100, Files: 20, Resident: 48 << 20}}
-	assert.Empty(t, ledger.Growth(before, []ledger.Size{{Process: "agent", Memory: 37 << 20, Goroutines: 120, Files: 24, Resident: 90 << 20}}))
-	assert.Len(t, ledger.Growth(before, []ledger.Size{{Process: "agent", Memory: 39 << 20, Goroutines: 100, Files: 20}}), 1)
-	assert.Len(t, ledger.Growth(before, []ledger.Size{{Process: "agent", Memory: 30 << 20, Goroutines: 130, Files: 60}}), 2)
 }

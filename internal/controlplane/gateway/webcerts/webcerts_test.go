@@ -2,15 +2,10 @@ package webcerts_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -27,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 	"github.com/pipeops/pipeops-vm-agent/test/storetest"
 )
 
@@ -207,14 +203,15 @@ func TestCertificateFile_Reloaded(t *testing.T) {
 	t.Cleanup(c.Close)
 	require.ErrorContains(t, c.ReadFiles(t.Context()), "the gateway's certificate")
 	write := func(at time.Time) (roots *x509.CertPool) {
-		cert, key := selfSigned(t, "*.apps.example.com")
-		require.NoError(t, os.WriteFile(certFile, cert, 0o600))
-		require.NoError(t, os.WriteFile(keyFile, key, 0o600))
+		cert, key, err := selfsigned.PEM("*.apps.example.com")
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(certFile, []byte(cert), 0o600))
+		require.NoError(t, os.WriteFile(keyFile, []byte(key), 0o600))
 		require.NoError(t, os.Chtimes(keyFile, at, at))
 		require.NoError(t, os.Chtimes(certFile, at, at))
 		require.NoError(t, c.ReadFiles(t.Context()))
 		require.NoError(t, c.ReadFiles(t.Context()))
-		return rootsOf(t, cert)
+		return rootsOf(t, []byte(cert))
 	}
 	old := write(time.Now().Add(-time.Hour))
 	assert.True(t, c.Covered("web-prod-shop.apps.example.com"))
@@ -226,24 +223,4 @@ func TestCertificateFile_Reloaded(t *testing.T) {
 	require.NoError(t, err)
 	_, err = handshake(t, c.TLS(), old, "web-prod-shop.apps.example.com")
 	require.Error(t, err)
-}
-
-func pemOf(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-}
-
-// selfSigned returns a certificate and its key.
-func selfSigned(t *testing.T, name string) (cert, key []byte) {
-	t.Helper()
-	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, secret.Public(), secret)
-	require.NoError(t, err)
-	text, err := x509.MarshalPKCS8PrivateKey(secret)
-	require.NoError(t, err)
-	return pemOf("CERTIFICATE", der), pemOf("PRIVATE KEY", text)
 }

@@ -1,12 +1,6 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"slices"
-	"text/tabwriter"
-	"time"
-
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
@@ -21,7 +15,7 @@ func newCommand() *cobra.Command {
 	}
 	name := root.PersistentFlags().String("name", cluster.DefaultName, "which cluster")
 	root.AddCommand(
-		newBuild(), newUp(name), newDown(name), newList(), newKubeconfig(name), newKubectl(name),
+		newBuild(), newUp(name), newDown(name), newKubectl(name),
 		newLaunch(), newInit(),
 	)
 	return root
@@ -45,13 +39,8 @@ func newBuild() *cobra.Command {
 	return cmd
 }
 
-var addons = []string{"dns", "metrics"}
-
 func newUp(name *string) *cobra.Command {
-	var (
-		options cluster.Options
-		without []string
-	)
+	var options cluster.Options
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring a cluster up, building what is missing",
@@ -60,14 +49,7 @@ func newUp(name *string) *cobra.Command {
   cluster up --name large --simulated-nodes 100`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, addon := range without {
-				if !slices.Contains(addons, addon) {
-					return fmt.Errorf("--without %s: there is only dns and metrics", addon)
-				}
-			}
 			options.Name = *name
-			options.WithoutDNS = slices.Contains(without, "dns")
-			options.WithoutMetrics = slices.Contains(without, "metrics")
 			options.Out = cmd.ErrOrStderr()
 			c, err := cluster.Up(cmd.Context(), options)
 			if err != nil {
@@ -79,7 +61,7 @@ func newUp(name *string) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&options.ControlPlaneOnly, "control-plane-only", false, "only etcd and the API server")
 	cmd.Flags().IntVar(&options.SimulatedNodes, "simulated-nodes", 0, "how many nodes to simulate beside the real one")
-	cmd.Flags().StringSliceVar(&without, "without", nil, "leave out dns or metrics")
+	cmd.Flags().BoolVar(&options.WithoutMetrics, "without-metrics", false, "leave out metrics-server")
 	return cmd
 }
 
@@ -91,77 +73,11 @@ func printUsage(cmd *cobra.Command, c *cluster.Cluster) {
 }
 
 func newDown(name *string) *cobra.Command {
-	var all bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "down",
 		Short: "Remove a cluster, or what is left of it",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !all {
-				return cluster.Down(cmd.Context(), *name)
-			}
-			clusters, err := cluster.List()
-			for _, c := range clusters {
-				err = errors.Join(err, c.Down(cmd.Context()))
-			}
-			return err
-		},
-	}
-	cmd.Flags().BoolVar(&all, "all", false, "remove all clusters")
-	return cmd
-}
-
-func newList() *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List the clusters",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			clusters, err := cluster.List()
-			if err != nil {
-				return err
-			}
-			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 3, ' ', 0)
-			fmt.Fprintln(table, "NAME\tSTATUS\tNODE IP\tAGE\tKUBECONFIG")
-			for _, c := range clusters {
-				age := "-"
-				if !c.Started().IsZero() {
-					age = time.Since(c.Started()).Round(time.Second).String()
-				}
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", c.Name, status(c), c.NodeIP(), age, c.Kubeconfig())
-			}
-			return table.Flush()
-		},
-	}
-}
-
-func status(c *cluster.Cluster) string {
-	switch {
-	case c.Ready() && c.ControlPlaneOnly():
-		return "up (control plane only)"
-	case c.Ready():
-		return "up"
-	case c.Running():
-		return "starting"
-	default:
-		return "dead"
-	}
-}
-
-func newKubeconfig(name *string) *cobra.Command {
-	return &cobra.Command{
-		Use:     "kubeconfig",
-		Short:   "Print the path of the administrator's kubeconfig",
-		Example: `  export KUBECONFIG=$(cluster kubeconfig)`,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := cluster.Get(*name)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), c.Kubeconfig())
-			return err
-		},
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cluster.Down(cmd.Context(), *name) },
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -78,22 +79,17 @@ func (g Group) Enter() error {
 // Remove deletes the group with everything that the kubelet created in it. Its processes must have
 // been killed; the kernel may take a moment to forget them.
 func (g Group) Remove(ctx context.Context) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		var failed error
+	var failed error
+	if wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
+		failed = nil
 		for _, dir := range g.Dirs {
 			failed = errors.Join(failed, removeTree(dir))
 		}
-		if failed == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("remove control group: %w", failed)
-		case <-tick.C:
-		}
+		return failed == nil, nil
+	}) != nil {
+		return fmt.Errorf("remove control group: %w", failed)
 	}
+	return nil
 }
 
 // removeTree removes the deepest directories first. The files in them cannot be

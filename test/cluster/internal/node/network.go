@@ -8,7 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // uplink is the cluster's end of the pair of interfaces that joins it to the
@@ -32,18 +33,14 @@ func arrangeNetwork(ctx context.Context, config Config) error {
 }
 
 func waitUplink(ctx context.Context) error {
-	tick := time.NewTicker(probeInterval)
-	defer tick.Stop()
-	for {
-		if _, err := net.InterfaceByName(uplink); err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for interface %s: %w", uplink, ctx.Err())
-		case <-tick.C:
-		}
+	err := wait.PollUntilContextCancel(ctx, probeInterval, true, func(context.Context) (bool, error) {
+		_, err := net.InterfaceByName(uplink)
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for interface %s: %w", uplink, err)
 	}
+	return nil
 }
 
 // IPBatch runs commands of ip(8).

@@ -3,18 +3,14 @@ package parts
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 )
-
-const modulePath = "github.com/pipeops/pipeops-vm-agent"
 
 // hashFiles makes a key of the files that a build depends on: those named, and
 // all in the directories named but for tests and documentation. Directories
@@ -72,30 +68,4 @@ func hashFile(w io.Writer, root, path string) error {
 	}
 	_, err = fmt.Fprintf(w, "%s %x\n", name, sha256.Sum256(content))
 	return err
-}
-
-// FindSource finds the repository: above this source file, or above the current
-// directory where the program was built with -trimpath.
-func FindSource() (string, error) {
-	var starts []string
-	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
-		starts = append(starts, filepath.Dir(file))
-	}
-	if dir, err := os.Getwd(); err == nil {
-		starts = append(starts, dir)
-	}
-	for _, dir := range starts {
-		for {
-			content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-			if err == nil && strings.HasPrefix(string(content), "module "+modulePath+"\n") {
-				return dir, nil
-			}
-			parent := filepath.Dir(dir)
-			if parent == dir {
-				break
-			}
-			dir = parent
-		}
-	}
-	return "", errors.New("the sources of " + modulePath + " are needed to build the test cluster: run this within the repository")
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 )
 
 // KubernetesVersion is the version of the module in test/cluster/kubernetes.
@@ -51,11 +53,7 @@ type Extra struct {
 
 // Build makes the missing parts, and returns at once if there are none.
 func Build(ctx context.Context, cache string, extra Extra, out io.Writer) (Set, error) {
-	source, err := FindSource()
-	if err != nil {
-		return Set{}, err
-	}
-	b := &builder{source: source, dir: filepath.Join(cache, "build"), progress: newProgress(out)}
+	b := &builder{source: inputs.Root(), dir: filepath.Join(cache, "build"), progress: newProgress(out)}
 	if err := os.MkdirAll(b.dir, 0o755); err != nil { // binaries that all users may run
 		return Set{}, fmt.Errorf("make cache: %w", err)
 	}
