@@ -38,6 +38,8 @@ type cluster struct {
 	waits func()       // is called before it waits for objects
 	// stands is the manifest of the current revision: nothing in it is created.
 	stands string
+	// adopted are hooks without marks that the command takes over.
+	adopted map[string]bool
 	// removes reports whether only hooks are created.
 	removes bool
 

@@ -33,6 +33,7 @@ type comparison struct {
 	force   bool              // take over fields of others
 	refused map[*object]error // earlier
 	events  []string          // of the hooks that the command runs
+	adopted map[string]bool   // hooks of a release that is taken over, which have no marks
 }
 
 // compare lets the API server report what would happen to each object, without a change. What it
@@ -116,7 +117,7 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 	if o.hook == definition { // it may be there already
 		return changeOf(live, nil), nil
 	}
-	if live != nil && !owned(live, key) {
+	if live != nil && !owned(live, key) && (o.hook == "" || !how.adopted[idOf(o.Unstructured)]) {
 		return "", inTemplate(o, problem.Errorf(problem.Conflict, fixForeign, isForeign))
 	}
 	if o.hook != "" { // it is made when its time comes

@@ -12,7 +12,8 @@ import (
 )
 
 // Helm does not mark hooks as objects of their release, and replaces what has a hook's name. The
-// agent marks them, and leaves alone what has no such mark.
+// agent marks them, and leaves alone what has no such mark, except hooks of a release of helm's own
+// that a command takes over.
 
 const (
 	isForeign  = "it is there already, and not this release's"
@@ -25,6 +26,10 @@ func (c *cluster) hooks(list kube.ResourceList) (all []*unstructured.Unstructure
 	for _, info := range list {
 		u, ok := info.Object.(*unstructured.Unstructured)
 		if !ok || u.GetAnnotations()[release.HookAnnotation] == "" {
+			continue
+		}
+		if c.adopted[idOf(u)] {
+			all = append(all, u)
 			continue
 		}
 		foreign, err := c.foreign(info)
@@ -53,4 +58,19 @@ func (c *cluster) foreign(info *resource.Info) (bool, error) {
 	}
 	u, ok := live.(*unstructured.Unstructured)
 	return !ok || !owned(u, c.key), nil
+}
+
+// adoptable returns the hooks of a revision.
+func adoptable(r *release.Release) (map[string]bool, error) {
+	all := map[string]bool{}
+	for _, h := range r.Hooks {
+		objects, err := parseObjects(h.Path, h.Manifest, "")
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			all[idOf(o.Unstructured)] = true
+		}
+	}
+	return all, nil
 }

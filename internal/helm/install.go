@@ -94,30 +94,34 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.wayBack(); err != nil {
+	had, err := p.had()
+	if err != nil {
 		return nil, err
+	}
+	if had != nil && p.spec.Adopt {
+		if cluster.adopted, err = adoptable(had); err != nil {
+			return nil, err
+		}
 	}
 	p.lock.say("comparing the chart with the cluster")
-	if pl.changes, err = compare(p.ctx, cluster, p.key, pl.objects, comparison{p.forces(), refused, p.events()}); err != nil {
+	if pl.changes, err = compare(p.ctx, cluster, p.key, pl.objects, comparison{p.forces(), refused, p.events(), cluster.adopted}); err != nil {
 		return nil, err
 	}
-	gone, err := p.goes(cluster, pl.objects)
+	if had == nil {
+		return pl, nil
+	}
+	gone, err := cluster.remove(had, pl.objects)
 	pl.changes = append(pl.changes, gone...)
 	return pl, err
 }
 
-// wayBack asks whether an upgrade may return to the revision that is there, by whose chart's name
-// and version alone it is known.
-func (p *put) wayBack() error {
-	now := p.current()
-	if !p.spec.RollbackOnFailure || p.opts.Admit == nil || p.installs() || now == nil {
+// wayBack asks whether an upgrade may return to the revision that is there, of whose chart only the
+// name and version are known.
+func (p *put) wayBack(had *release.Release) error {
+	if !p.spec.RollbackOnFailure || p.opts.Admit == nil || p.installs() {
 		return nil
 	}
-	had, err := one(p.store.Driver, *now)
-	if err != nil {
-		return err
-	}
-	err = p.opts.Admit(keptChart(had), nil)
+	err := p.opts.Admit(keptChart(had), nil)
 	if refused, ok := errors.AsType[*problem.Error](err); ok {
 		q := *refused.WithField("rollbackOnFailure")
 		q.Fix = "deploy it without --rollback-on-failure"
@@ -137,17 +141,17 @@ func (p *put) events() []string {
 // forces reports whether fields that others have set become the release's.
 func (p *put) forces() bool { return p.spec.ForceConflicts || p.spec.Adopt }
 
-// goes returns what an upgrade takes away.
-func (p *put) goes(c *cluster, next []*object) ([]runnerapi.ReleaseObject, error) {
+// had returns the revision whose objects are there; nil for none.
+func (p *put) had() (*release.Release, error) {
 	now := p.current()
 	if now == nil {
-		return nil, nil
+		return nil, nil //nolint:nilnil // as above
 	}
 	had, err := one(p.store.Driver, *now)
 	if err != nil {
 		return nil, err
 	}
-	return c.remove(had, next)
+	return had, p.wayBack(had)
 }
 
 // render renders the chart, for Helm too: its templates are executed only this once.

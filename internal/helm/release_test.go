@@ -192,6 +192,28 @@ func TestHelmRelease_HookOfAnotherName(t *testing.T) {
 	}
 }
 
+// TestHelmRelease_AdoptsHooks takes over a release of helm's own, which marks no hooks.
+func TestHelmRelease_AdoptsHooks(t *testing.T) {
+	env, r := releases(t, "moves")
+	spec := of(pack(t, map[string]string{"templates/hook.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
+		"metadata: {name: moves-hook, annotations: {helm.sh/hook: 'pre-install,pre-upgrade'}}\n"}), nil)
+	require.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "moves", spec).Status)
+	hook := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "moves-hook"}}
+	t.Cleanup(func() { assert.NoError(t, client.IgnoreNotFound(env.Client.Delete(context.Background(), hook))) })
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(hook), hook))
+	assert.Equal(t, "moves", hook.Annotations["meta.helm.sh/release-name"])
+	hook.Labels = nil
+	require.NoError(t, env.Client.Update(t.Context(), hook))
+	for _, s := range revisions(t, env, "moves") {
+		delete(s.Labels, "pipeops.io/release")
+		require.NoError(t, env.Client.Update(t.Context(), &s))
+	}
+	spec.Adopt = true
+	require.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "moves", spec).Status)
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(hook), hook))
+	assert.Equal(t, "Helm", hook.Labels["app.kubernetes.io/managed-by"])
+}
+
 // TestUninstall_AsksAboutHooks: what a release makes at its end is the policy's to allow, too.
 func TestUninstall_AsksAboutHooks(t *testing.T) {
 	_, r := releases(t, "ends")

@@ -46,6 +46,11 @@ func (c *cluster) remove(had *release.Release, next []*object) ([]runnerapi.Rele
 	return all, nil
 }
 
+// idOf identifies an object among those of one release.
+func idOf(u *unstructured.Unstructured) string {
+	return u.GroupVersionKind().GroupKind().String() + "/" + u.GetName()
+}
+
 // leaving returns the objects that a revision holds and the next one does not. Hooks are part of
 // neither: they are never removed with a release.
 func leaving(had *release.Release, next []*object) ([]*object, error) {
@@ -53,15 +58,14 @@ func leaving(had *release.Release, next []*object) ([]*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := func(o *object) string { return o.GroupVersionKind().GroupKind().String() + "/" + o.GetName() }
 	stays := map[string]bool{}
 	for _, o := range next {
 		if o.hook == "" {
-			stays[id(o)] = true
+			stays[idOf(o.Unstructured)] = true
 		}
 	}
 	return slices.DeleteFunc(all, func(o *object) bool {
-		return stays[id(o)] || strings.EqualFold(strings.TrimSpace(o.GetAnnotations()[kube.ResourcePolicyAnno]), kube.KeepPolicy)
+		return stays[idOf(o.Unstructured)] || strings.EqualFold(strings.TrimSpace(o.GetAnnotations()[kube.ResourcePolicyAnno]), kube.KeepPolicy)
 	}), nil
 }
 

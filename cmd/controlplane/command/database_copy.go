@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -38,6 +39,9 @@ func (a *app) copyDatabase(ctx context.Context, out cli.Output) error {
 	data, err := a.data.Read()
 	if err != nil {
 		return err
+	}
+	if !data.Database.Given() {
+		return cli.Usage(errors.New("no PostgreSQL to copy to: give --database or --database-file"))
 	}
 	done, kept, err := datadir.MoveDatabase(ctx, data)
 	if err != nil {
