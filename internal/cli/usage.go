@@ -36,8 +36,8 @@ func NoSubcommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q of %s%s; it has %s", args[0], cmd.CommandPath(), question(suggestions(cmd, args[0])), list)
 }
 
-// UnknownCommand returns cobra's error about an unknown command in one line, with what may have been
-// meant; nil if err is another error.
+// UnknownCommand returns cobra's error about an unknown command in one line, with what may have
+// been meant; nil if err is another error.
 func UnknownCommand(root *cobra.Command, err error) error {
 	if err == nil || IsUsage(err) || !strings.HasPrefix(err.Error(), "unknown command") {
 		return nil

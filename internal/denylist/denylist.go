@@ -156,12 +156,14 @@ func name(kind, name string) error {
 }
 
 // templates are where objects have the metadata of the pods that they make. A Service finds pods by
-// their labels, whoever made them.
+// their labels alone.
 var templates = [][]string{{"spec", "template", "metadata"}, {"spec", "jobTemplate", "spec", "template", "metadata"}}
 
-// marks refuses labels and annotations by which the agent identifies its own objects and their pods.
+// marks refuses labels and annotations by which the agent identifies its own objects and their
+// pods.
 func marks(u *unstructured.Unstructured) error {
-	all := []map[string]string{u.GetLabels(), u.GetAnnotations()}
+	all := make([]map[string]string, 0, 2+2*len(templates))
+	all = append(all, u.GetLabels(), u.GetAnnotations())
 	for _, at := range templates {
 		meta, _, _ := unstructured.NestedMap(u.Object, at...)
 		for _, field := range []string{"labels", "annotations"} {

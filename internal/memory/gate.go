@@ -32,8 +32,8 @@ const (
 	// givenBack is the size from which memory is returned to the system when work ends: Go would
 	// return it within minutes.
 	givenBack = 16 << 20
-	// ofOwner is how many pieces of one owner's large work are done, or wait in line, at a time. Its
-	// others wait beside the line, where they hold up nobody else.
+	// ofOwner is how many pieces of one owner's large work are done, or wait in line, at a time.
+	// Its others wait beside the line, where they delay no other owner.
 	ofOwner = 2
 	// patience bounds how long work waits for memory: less than a call may take.
 	patience = 20 * time.Second
@@ -81,8 +81,8 @@ func Acquire(ctx context.Context, owner, work string, bytes int64) (*Hold, error
 
 // Acquire waits until work that takes so many bytes fits. It refuses what can never fit, and what
 // does not fit in time, with an error for the sender of a command. owner is for whom it is done: a
-// namespace, or empty for the agent itself. work names it in errors: "rendering a chart". The caller
-// releases the hold. Work that has a hold must not wait for another one; see Hold.Grow.
+// namespace, or empty for the agent itself. work names it in errors: "rendering a chart". The
+// caller releases the hold. Work that has a hold must not wait for another one; see Hold.Grow.
 func (g *Gate) Acquire(ctx context.Context, owner, work string, bytes int64) (*Hold, error) {
 	limit := g.limit()
 	if bytes > limit-keptOf(limit) {

@@ -72,8 +72,8 @@ type Rule struct {
 	// ClusterRoles and ClusterRoleBindings. KIND/NAME or KIND.GROUP/NAME is the object of that name
 	// alone.
 	Kinds []string `json:"kinds,omitempty"`
-	// Rights are digests of the rights that roles may hold, and of the roles that bindings may bind,
-	// as pipeops-agent chart allow writes them. Absent, any that the agent may grant.
+	// Rights are digests of the rights that roles may hold, and of the roles that bindings may
+	// bind, as pipeops-agent chart allow writes them. Absent, any that the agent may grant.
 	Rights []string `json:"rights,omitempty"`
 	// Lookups are kinds that templates of charts may look up in the release's namespace, as in
 	// Kinds. Absent, all but Secrets.

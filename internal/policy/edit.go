@@ -12,8 +12,9 @@ import (
 )
 
 // WithRule returns a policy's text with a rule before all others, in place of one of the same name,
-// from which it takes the bounds that it does not have. The rest of the text stays as its owner wrote it, comments too. Where the default rules are in
-// force, they follow. The error is of a text that is not a policy, or not written line by line.
+// from which it takes the bounds that it does not have. The rest of the text stays as its owner
+// wrote it, comments too. Where the default rules are in force, they follow. The error is of a text
+// that is not a policy, or not written line by line.
 func WithRule(text []byte, rule Rule) ([]byte, error) {
 	now, err := Parse(text)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package golden compares committed files with what they are made from. With the flag -update, tests
-// write them again.
+// Package golden compares committed files with what they are made from. With the flag -update,
+// tests write them again.
 package golden
 
 import (

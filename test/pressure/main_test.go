@@ -66,7 +66,8 @@ func start(ctx context.Context, s *harness.System) (err error) {
 	if _, err := sys.Cluster.Kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(harness.Root(), "deployments", "sources.yaml")); err != nil {
 		return err
 	}
-	// The charts bring ClusterRoles, definitions and webhooks: the owner lets the agent install any.
+	// The charts bring ClusterRoles, definitions and webhooks: the owner lets the agent install
+	// any.
 	if _, err := sys.Cluster.Kubectl(ctx, "create", "clusterrolebinding", "pressure", "--clusterrole=cluster-admin", "--serviceaccount=pipeops:pipeops-agent"); err != nil {
 		return err
 	}

@@ -14,13 +14,11 @@ import (
 const fileMoved = FileDatabase + ".moved"
 
 // MoveDatabase moves the registry from SQLite to PostgreSQL. It copies all or nothing, and updates
-// the directory only after that. It returns the name of the file that keeps the old data. The
-// data names PostgreSQL. No
-// control plane may serve either database meanwhile.
+// the directory only after that. It returns the name of the file that keeps the old data. The data
+// names PostgreSQL. No control plane may serve either database meanwhile.
 func MoveDatabase(ctx context.Context, d Data) (done []store.Copied, kept string, err error) {
 	file := filepath.Join(d.Dir, FileDatabase)
-	switch {
-	case !d.Has(FileDatabase):
+	if !d.Has(FileDatabase) {
 		return nil, "", fmt.Errorf("%s has no %s to copy; give --data-dir as `pipeops-controlplane serve` has it", d.Dir, FileDatabase)
 	}
 	lock, err := d.Lock()
