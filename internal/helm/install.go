@@ -98,7 +98,7 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if had != nil && p.spec.Adopt {
+	if had != nil && p.mine() != nil { // taken over: helm itself has marked no hooks
 		if cluster.adopted, err = adoptable(had); err != nil {
 			return nil, err
 		}

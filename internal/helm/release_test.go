@@ -212,6 +212,10 @@ func TestHelmRelease_AdoptsHooks(t *testing.T) {
 	require.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "moves", spec).Status)
 	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(hook), hook))
 	assert.Equal(t, "Helm", hook.Labels["app.kubernetes.io/managed-by"])
+	hook.Labels = nil
+	require.NoError(t, env.Client.Update(t.Context(), hook))
+	_, err := r.Deploy(t.Context(), key("moves"), spec, byTest)
+	assert.Equal(t, problem.Conflict, problemOf(t, err).Code, "only what helm made before")
 }
 
 // TestUninstall_AsksAboutHooks: what a release makes at its end is the policy's to allow, too.
