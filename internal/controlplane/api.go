@@ -83,10 +83,8 @@ func has(mux *http.ServeMux, r *http.Request, method string) bool {
 
 // handler returns the handler of the HTTPS port.
 func (a *api) handler(sockets *server.Websockets) http.Handler {
-	logged := func(h http.Handler) http.Handler {
-		return problem.WithRequestID(controlapi.LogRequests(a.cfg.Log)(h))
-	}
-	mux := http.NewServeMux()
+	logged := a.logged
+	mux := a.consoleOnly()
 	mux.Handle("/", a.agents(func(r *http.Request, method string) bool { return has(mux, r, method) }))
 	mux.Handle("GET "+announce.SnapshotPath, logged(a.authn.NamingIssuer(announceserver.SnapshotHandler(a.view.Snapshot, a.authn.RunnerOfRequest))))
 	mux.Handle("GET "+announce.AgentPath, logged(a.authn.NamingIssuer(announceserver.AgentHandler(a.view.LookUp, a.authn.RunnerOfRequest))))
@@ -94,13 +92,32 @@ func (a *api) handler(sockets *server.Websockets) http.Handler {
 	mux.Handle("GET "+announce.VersionPath, logged(announceserver.VersionHandler(a.cfg.Version)))
 	mux.Handle("GET "+announceserver.OpenAPIPath, logged(announceserver.OpenAPIHandler(a.cfg.Version)))
 	mux.Handle(operatorapi.Prefix, logged(a.operators))
-	mux.Handle(operatorapi.ConsolePath+"/", logged(a.console))
-	mux.HandleFunc("GET /{$}", toConsole)
 	mux.Handle("POST "+login.Path, logged(a.authn.NamingIssuer(login.Handler(a.authn.Renew))))
 	mux.Handle("GET "+server.WebsocketPath, problem.WithRequestID(a.serveTunnel(sockets)))
 	mux.Handle("GET /healthz", logged(http.HandlerFunc(serveHealth)))
 	mux.Handle("GET /readyz", logged(a.ready))
+	return a.serving(mux)
+}
+
+// consoleOnly returns the part of handler's patterns that serves the console.
+func (a *api) consoleOnly() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle(operatorapi.ConsolePath+"/", a.logged(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.console.ServeHTTP(w, r)
+	})))
+	mux.HandleFunc("GET /{$}", toConsole)
+	return mux
+}
+
+// pages returns the handler of the console's host at the gateway.
+func (a *api) pages() http.Handler { return a.serving(a.consoleOnly()) }
+
+func (a *api) serving(mux *http.ServeMux) http.Handler {
 	return a.instruments.measured(a.cfg, viaTLS, problem.WithRequestID(a.calls.wrap(plainPaths(mux))))
+}
+
+func (a *api) logged(h http.Handler) http.Handler {
+	return problem.WithRequestID(controlapi.LogRequests(a.cfg.Log)(h))
 }
 
 // serveAPI serves HTTPS until the context ends, then lets calls finish. Tunnels over WebSockets

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
@@ -19,26 +20,38 @@ const consoleLooks = 300 * time.Millisecond
 
 // openConsole prepares the pages for operators. The store is that of the operator API.
 func (c *ControlPlane) openConsole(s *store.Store) (err error) {
-	place := c.cfg.AdvertiseAPI
-	if u, err := url.Parse(place); err == nil {
-		place = u.Host
-	}
-	elsewhere, err := c.openIDSignIn()
+	home, err := url.Parse(c.consoleURL())
 	if err != nil {
 		return err
 	}
 	c.console, err = console.New(console.Options{
-		Elsewhere: elsewhere, Logs: c.operators.Logs, Broker: len(c.cfg.BrokerURLs) > 0,
+		Elsewhere: c.openIDSignIn(home), Logs: c.operators.Logs, Broker: len(c.cfg.BrokerURLs) > 0,
 		ReadsApps: func(ctx context.Context) error {
 			_, err := c.operators.ReadsApps(ctx)
 			return err
 		},
-		API: c.operators.Within(), Sessions: consoleSessions{c.authn}, Hosts: c.cfg.servesHost, Place: place, Version: c.cfg.Version, Now: c.cfg.Now,
+		API: c.operators.Within(), Sessions: consoleSessions{c.authn}, Place: home.Host,
+		Hosts: func(host string) bool { return host == home.Host || c.cfg.servesHost(host) }, Version: c.cfg.Version, Now: c.cfg.Now,
 		Watch: func(ctx context.Context, changed func()) error { return s.Watch(ctx, consoleLooks, changed) },
 	})
 	c.api.console = c.console
 	return err
 }
+
+// consoleURL returns the address of the console, as browsers should have it.
+func (c *ControlPlane) consoleURL() string {
+	at := c.cfg.AdvertiseAPI
+	if c.cfg.Gateway.Console {
+		at = "https://" + consoleLabel + c.cfg.Gateway.Domain
+		if p := publicPort(&c.cfg, c.listeners.https); p != defaultHTTPS {
+			at += ":" + strconv.Itoa(p)
+		}
+	}
+	return at + operatorapi.ConsolePath
+}
+
+// defaultHTTPS is the port that URLs of https leave out.
+const defaultHTTPS = 443
 
 // consoleSessions keeps the sessions in the database, so that any of several control planes serves
 // them.

@@ -2,7 +2,10 @@ package controlplane
 
 import (
 	"bufio"
+	"context"
+	"crypto/tls"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -25,6 +28,7 @@ import (
 // tab is a browser in which an operator has signed in to the console, without a certificate.
 type tab struct {
 	p    *plane
+	home string // where the pages are, without their path
 	http *http.Client
 }
 
@@ -35,7 +39,7 @@ func (p *plane) browser() *tab {
 	var err error
 	client.Jar, err = cookiejar.New(nil)
 	require.NoError(p.t, err)
-	return &tab{p, client}
+	return &tab{p, p.Advertised().API, client}
 }
 
 // code returns an operator's code for signing in.
@@ -43,7 +47,7 @@ func (p *plane) code(c administration.Credentials) string {
 	p.t.Helper()
 	made, err := operatorapi.CreateConsoleCode.Do(p.t.Context(), p.as(c), operatorapi.ConsoleCodeInput{})
 	require.NoError(p.t, err)
-	assert.Equal(p.t, p.Advertised().API+"/console/enter", made.Address)
+	assert.Equal(p.t, p.consoleURL()+"/enter", made.Address)
 	return made.Code
 }
 
@@ -51,10 +55,16 @@ func (p *plane) code(c administration.Credentials) string {
 func (p *plane) signedIn(c administration.Credentials) *tab {
 	p.t.Helper()
 	b := p.browser()
-	status, body := b.post("/console/enter", url.Values{"code": {p.code(c)}})
-	require.Equal(p.t, http.StatusOK, status, body)
-	require.Contains(p.t, body, "<h1>Fleet</h1>")
+	b.signIn(c)
 	return b
+}
+
+// signIn opens an operator's session.
+func (b *tab) signIn(c administration.Credentials) {
+	b.p.t.Helper()
+	status, body := b.post("/console/enter", url.Values{"code": {b.p.code(c)}})
+	require.Equal(b.p.t, http.StatusOK, status, body)
+	require.Contains(b.p.t, body, "<h1>Fleet</h1>")
 }
 
 func (b *tab) send(r *http.Request) (status int, body string) {
@@ -69,7 +79,7 @@ func (b *tab) send(r *http.Request) (status int, body string) {
 
 func (b *tab) request(method, path, body string) *http.Request {
 	b.p.t.Helper()
-	r, err := http.NewRequestWithContext(b.p.t.Context(), method, b.p.Advertised().API+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(b.p.t.Context(), method, b.home+path, strings.NewReader(body))
 	require.NoError(b.p.t, err)
 	return r
 }
@@ -109,7 +119,7 @@ func (b *tab) change(path string, form url.Values) (status int, body string) {
 // at is where the browser keeps its cookies.
 func (b *tab) at() *url.URL {
 	b.p.t.Helper()
-	at, err := url.Parse(b.p.Advertised().API)
+	at, err := url.Parse(b.home)
 	require.NoError(b.p.t, err)
 	return at
 }
@@ -218,6 +228,38 @@ func TestConsoleCode_UsedOnce(t *testing.T) {
 	p.clock.forward(6 * time.Minute)
 	status, _ = again.post("/console/enter", url.Values{"code": {late}})
 	assert.Equal(t, http.StatusUnauthorized, status)
+}
+
+// TestConsole_AtGateway: the gateway serves the console, and nothing else, at its own host.
+func TestConsole_AtGateway(t *testing.T) {
+	p := start(t, func(c *Config) {
+		c.Gateway = GatewayConfig{Domain: "apps.example.com", Console: true, CA: GatewayInternal, HTTPSListen: "127.0.0.1:0"}
+	})
+	gateway := p.listeners.https.Addr().String()
+	b := p.browser()
+	b.home = "https://console.apps.example.com:" + strings.TrimPrefix(gateway, "127.0.0.1:")
+	b.http.Transport = &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: visitorRoots(t, p), MinVersion: tls.VersionTLS12},
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", gateway)
+		},
+	}
+	b.isOut("before")
+	alice := p.operator("alice", administration.RoleOperator)
+	b.signIn(alice)
+	p.registered("shop")
+	b.stream("/console/live/fleet").shows("shop")
+	_, body := b.get("/")
+	assert.Contains(t, body, "alice, operator", "the address itself leads to the console")
+	for _, path := range []string{operatorapi.Prefix + "agents", "/healthz", "/v1/agents"} {
+		status, _ := b.get(path)
+		assert.Equal(t, http.StatusNotFound, status, path)
+	}
+	other := b.request(http.MethodGet, "/console/", "")
+	other.Host = "127.0.0.1"
+	status, _ := b.send(other)
+	assert.Equal(t, http.StatusNotFound, status, "the host of the API is not the gateway's")
+	p.signedIn(alice) // at the API's own port, too
 }
 
 func TestConsole_LimitsFailedSignIns(t *testing.T) {

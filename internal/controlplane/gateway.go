@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -62,6 +63,9 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 		c.cfg.Log.Warn().Int("files", lost).Msg("the gateway's key is missing in the data directory; removing the certificates that it encrypted and requesting new ones")
 	}
 	p := &public{domain: cfg.Domain, now: c.cfg.Now, store: c.store, metrics: c.instruments.gateway, table: gateway.NewTable(c.store, c.cfg.Now)}
+	if cfg.Console {
+		p.table.SetOwn(consoleLabel + cfg.Domain)
+	}
 	p.certs = newCertificates(&c.cfg, storage, p.table, c.listeners.https, c.listeners.http)
 	c.public = p
 	if err := p.certs.ReadFiles(ctx); err != nil {
@@ -90,7 +94,7 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 		Store: c.store, Resolver: resolver, Domain: cfg.Domain, Now: c.cfg.Now, Log: log, Changed: p.follower.Look,
 	})
 	if !cfg.Apart {
-		p.gateway = newGateway(&c.cfg, p, names, c.tunnels.dialPublic, publicPort(&c.cfg, c.listeners.https), c.listeners.http3 != nil)
+		p.gateway = newGateway(&c.cfg, p, names, c.tunnels.dialPublic, publicPort(&c.cfg, c.listeners.https), c.listeners.http3 != nil, c.api.pages())
 	}
 	visited := p.gateway
 	if visited == nil {
@@ -120,15 +124,15 @@ func publicPort(c *Config, https net.Listener) int {
 	return port(https.Addr())
 }
 
-// newGateway returns a gateway for what visitors reach at a port.
-func newGateway(c *Config, p *public, names *discovery.Names, dial func(context.Context, string) (net.Conn, error), at int, http3 bool) *gateway.Gateway {
+// newGateway returns a gateway for what visitors reach at a port. own answers at the host of its own.
+func newGateway(c *Config, p *public, names *discovery.Names, dial func(context.Context, string) (net.Conn, error), at int, http3 bool, own http.Handler) *gateway.Gateway {
 	log := c.Log.With().Str("part", "gateway").Logger()
 	p.modes = routes.NewModes(p.store, log)
 	cfg := gateway.Config{
 		Direct: gateway.Direct{
 			Mode: c.Gateway.Mode, Allowed: c.Gateway.DirectAllow, Refused: c.Gateway.DirectDeny, Port: c.Gateway.DirectPort, Changed: p.modes.Look,
 		},
-		Table: p.table, Dial: dial, TLS: p.certs.TLS(), Challenge: p.certs.Challenge(), HTTPSPort: at,
+		Table: p.table, Dial: dial, Own: own, TLS: p.certs.TLS(), Challenge: p.certs.Challenge(), HTTPSPort: at,
 		Limits: c.Gateway.Limits, HSTS: c.Gateway.HSTS, AccessLog: c.Gateway.AccessLog, AgentName: names.Of, Metrics: p.metrics, Tracer: c.Tracer, Log: log,
 	}
 	if http3 {

@@ -30,6 +30,8 @@ const (
 type GatewayConfig struct {
 	// Domain is below which Apps have hosts without further ado.
 	Domain string
+	// Console serves the console at consoleLabel below Domain, too.
+	Console bool
 	// Apart leaves the public to separate processes (GatewayServer), and the ports closed.
 	Apart bool
 	// HTTPSListen and HTTPListen are where it listens. An empty HTTPListen means no plain HTTP.
@@ -71,6 +73,10 @@ type GatewayConfig struct {
 	DirectPort int
 }
 
+// consoleLabel is the name of the console's host below the gateway's domain. No App has it: theirs
+// end with a digest.
+const consoleLabel = "console."
+
 func (g *GatewayConfig) setDefaults() {
 	if g.Domain == "" {
 		return
@@ -81,13 +87,16 @@ func (g *GatewayConfig) setDefaults() {
 
 func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 	if g.Domain == "" {
-		if g.CertFile != "" || g.KeyFile != "" || g.CARoots != nil {
+		if g.CertFile != "" || g.KeyFile != "" || g.CARoots != nil || g.Console {
 			bad("--gateway-domain: is missing; name the domain of public Apps, or leave the other gateway flags out")
 		}
 		return
 	}
 	if !domainPattern.MatchString(g.Domain) || len(g.Domain) > 180 || !strings.Contains(g.Domain, ".") {
 		bad("--gateway-domain: %q is not a domain name in lower case with a dot; for example apps.example.com", g.Domain)
+	}
+	if g.Console && g.Apart {
+		bad("--gateway-console: the processes of --gateway-apart have no console; give one of both")
 	}
 	for flag, value := range map[string]string{"--gateway-https": g.HTTPSListen, "--gateway-http": g.HTTPListen} {
 		if _, _, err := net.SplitHostPort(value); value != "" && err != nil {

@@ -151,7 +151,7 @@ func (g *GatewayServer) assemble(ctx context.Context, m *gateway.Metrics) error 
 		p.keeper.Look()
 	}})
 	dialer := peers.NewDialer(g.store, g.link)
-	p.gateway = newGateway(&g.cfg, p, names, dialer.DialPublic, publicPort(&g.cfg, g.https), g.http3 != nil)
+	p.gateway = newGateway(&g.cfg, p, names, dialer.DialPublic, publicPort(&g.cfg, g.https), g.http3 != nil, nil)
 	return nil
 }
 

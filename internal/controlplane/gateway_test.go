@@ -97,15 +97,15 @@ func (f *group) publish(agent *cluster, host, backend string, planes ...*member)
 	prove(f.t, planes[0].plane, agent.id.AgentID, host, hosts.TXT, "")
 }
 
-// roots are those of the gateways' own CA.
-func (f *group) roots(m *member) *x509.CertPool {
-	f.t.Helper()
-	storage, err := datadir.GatewayStorage(m.cfg.data(), m.store, time.Now)
-	require.NoError(f.t, err)
-	text, err := (&webcerts.Internal{Storage: storage, Now: time.Now}).Root(f.t.Context())
-	require.NoError(f.t, err)
+// visitorRoots are those of the gateways' own CA.
+func visitorRoots(t *testing.T, p *plane) *x509.CertPool {
+	t.Helper()
+	storage, err := datadir.GatewayStorage(p.cfg.data(), p.store, time.Now)
+	require.NoError(t, err)
+	text, err := (&webcerts.Internal{Storage: storage, Now: time.Now}).Root(t.Context())
+	require.NoError(t, err)
 	roots := x509.NewCertPool()
-	require.True(f.t, roots.AppendCertsFromPEM(text))
+	require.True(t, roots.AppendCertsFromPEM(text))
 	return roots
 }
 
@@ -140,7 +140,7 @@ func TestGateway_RollingRestart(t *testing.T) {
 	agent := planes[0].registered("shop")
 	f.publish(agent, host, backend.Listener.Addr().String(), planes...)
 	gateways := []*runningGateway{f.gatewayAt("127.0.0.1:0"), f.gatewayAt("127.0.0.1:0")}
-	client := balanced(f.roots(planes[0]), gateways[0].address(), gateways[1].address())
+	client := balanced(visitorRoots(t, planes[0].plane), gateways[0].address(), gateways[1].address())
 	t.Cleanup(client.CloseIdleConnections)
 	post := func() error {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+host+"/", io.NopCloser(strings.NewReader("text")))

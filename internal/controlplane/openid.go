@@ -22,18 +22,15 @@ type openIDSignIn struct {
 
 var _ web.Elsewhere = openIDSignIn{}
 
-// openIDSignIn returns nil if operators do not sign in by OpenID Connect.
-func (c *ControlPlane) openIDSignIn() (web.Elsewhere, error) {
+// openIDSignIn returns how to sign in to the console at home by OpenID Connect; nil if operators do
+// not sign in so.
+func (c *ControlPlane) openIDSignIn(home *url.URL) web.Elsewhere {
 	if !c.cfg.OpenID.Given() {
-		return nil, nil //nolint:nilnil // as it says
-	}
-	home, err := url.Parse(c.cfg.AdvertiseAPI + operatorapi.ConsolePath)
-	if err != nil {
-		return nil, err
+		return nil
 	}
 	provider := openid.New(c.cfg.OpenID, home.String()+web.ReturnPath, c.cfg.Now)
 	c.authn.OpenID = c.cfg.OpenID.Digest()
-	return openIDSignIn{provider, c.cfg.OpenID.Issuer, home, c.operators, c.authn}, nil
+	return openIDSignIn{provider, c.cfg.OpenID.Issuer, home, c.operators, c.authn}
 }
 
 // Home implements web.Elsewhere.

@@ -29,7 +29,7 @@ func (c *ControlPlane) openOperators(ctx context.Context) error {
 			Broker:   rabbitmq.Config{URLs: c.cfg.BrokerURLs, TLS: c.cfg.BrokerTLS, Reread: c.cfg.BrokerReread, Log: c.cfg.Log},
 			Webhooks: webhook.Options{TLS: c.cfg.WebhookTLS, UserAgent: "pipeops-controlplane/" + c.cfg.Version},
 
-			Replicas: c.replicas, ConsoleCode: c.authn.ConsoleCode,
+			Replicas: c.replicas, ConsoleCode: c.authn.ConsoleCode, ConsoleURL: c.consoleURL(),
 			Acting: acting.New(acting.Config{
 				Store: c.store, CA: c.ca, TrustDomain: c.cfg.TrustDomain, AgentsDomain: c.cfg.AgentsDomain,
 				Edge: reachable(c.listeners.edge.Addr()), Now: c.cfg.Now,

@@ -55,8 +55,9 @@ func most(f *pflag.FlagSet, m *gateway.Most, defaults gateway.Most, kind, what s
 	f.IntVar(&m.PerAgent, name+"-per-agent", defaults.PerAgent, "maximum number of them for one agent")
 }
 
-// AddApart adds the flag of a control plane that leaves the public to others.
-func (g *Gateway) AddApart(f *pflag.FlagSet) {
+// AddServe adds the flags of a control plane's own gateway.
+func (g *Gateway) AddServe(f *pflag.FlagSet) {
+	f.BoolVar(&g.cfg.Console, "gateway-console", false, "serve the console at https://console.DOMAIN as well, with a certificate of the gateway's")
 	f.BoolVar(&g.cfg.Apart, "gateway-apart", false, "leave the public to processes of pipeops-controlplane gateway serve; for control planes with --ca-key-file")
 }
 
@@ -65,7 +66,7 @@ func (g *Gateway) Apply(cfg *controlplane.Config) error {
 	g.cfg.NoHTTP3 = !g.http3
 	cfg.Gateway = g.cfg
 	if g.cfg.Domain == "" {
-		cfg.Gateway = controlplane.GatewayConfig{CertFile: g.cfg.CertFile, KeyFile: g.cfg.KeyFile}
+		cfg.Gateway = controlplane.GatewayConfig{CertFile: g.cfg.CertFile, KeyFile: g.cfg.KeyFile, Console: g.cfg.Console}
 	}
 	errs := make([]error, 0, len(g.balancers))
 	for _, text := range g.balancers {

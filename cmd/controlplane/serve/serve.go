@@ -91,7 +91,7 @@ there is a broker.`,
 	f.StringVar(&s.cfg.PprofListen, "pprof-listen", "", "listen address of /debug/pprof/ for developers, plain HTTP; without a host it is 127.0.0.1; empty for none")
 	s.limits.Add(f)
 	s.gateway.Add(f)
-	s.gateway.AddApart(f)
+	s.gateway.AddServe(f)
 	f.StringVar(&s.logLevel, "log-level", "info", "log level: debug, info, warn or error")
 	s.broker.Add(f)
 	s.hooks.Add(f)

@@ -52,11 +52,13 @@ type base struct {
 type Settings struct {
 	Broker   rabbitmq.Config
 	Webhooks webhook.Options
-	// ConsoleCode makes a code with which an operator's browser signs in to the console; nil where
-	// none is served.
+	// Acting is nil where no control plane serves.
 	Acting Acting
 	// Replicas returns the control planes that serve the database; nil where none serves.
-	Replicas    func(context.Context) []peerlink.Replica
+	Replicas func(context.Context) []peerlink.Replica
+	// ConsoleCode makes a code with which an operator's browser signs in to the console at
+	// ConsoleURL; nil where none is served.
+	ConsoleURL  string
 	ConsoleCode func(context.Context, store.Operator) (code string, expires time.Time, err error)
 }
 

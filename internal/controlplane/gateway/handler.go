@@ -72,6 +72,11 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, v *visit) {
 		g.fail(recorded, r, slowBody)
 		return
 	}
+	if v.host == g.cfg.Table.own {
+		g.sign(recorded.Header(), v)
+		g.cfg.Own.ServeHTTP(recorded, r)
+		return
+	}
 	g.proxy.ServeHTTP(recorded, r)
 }
 
@@ -162,7 +167,7 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 // note counts and logs a request.
 func (g *Gateway) note(r *http.Request, v *visit, answer *recorder) {
 	agent := ""
-	if v.host != nil {
+	if v.host != nil && v.host.AgentID != "" {
 		agent = g.cfg.AgentName(v.host.AgentID)
 	}
 	g.cfg.Metrics.answered(v, agent, answer, time.Since(v.began))

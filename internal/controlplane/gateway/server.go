@@ -42,6 +42,8 @@ type Config struct {
 	Dial func(ctx context.Context, agentID string) (net.Conn, error)
 	// TLS has the certificates.
 	TLS *tls.Config
+	// Own answers requests for the table's own host; nil where there is none.
+	Own http.Handler
 	// Challenge answers ACME's HTTP challenges, and passes other requests on; nil where there are
 	// none.
 	Challenge func(next http.Handler) http.Handler

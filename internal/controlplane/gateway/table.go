@@ -42,6 +42,7 @@ type Table struct {
 
 	mu    sync.RWMutex
 	hosts map[string]*Host
+	own   *Host // the gateway's own; nil for none
 }
 
 // agentRoutes is what the table knows of one agent.
@@ -58,28 +59,48 @@ func NewTable(s *store.Store, now func() time.Time) *Table {
 	return &Table{store: s, now: now, agents: map[string]agentRoutes{}, claims: map[string]map[string]store.HostClaim{}, hosts: map[string]*Host{}, known: make(chan struct{})}
 }
 
+// SetOwn gives the gateway a host of its own, which no agent can have. Config.Own answers there.
+func (t *Table) SetOwn(host string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.own = &Host{Name: host}
+}
+
+// serves reports whether a host that the table has is served.
+func (t *Table) serves(h *Host) bool {
+	return h == t.own || t.now().Sub(h.heard) < RoutesTTL
+}
+
 // Lookup returns the host of a request, nil if no agent has it, and whether it is served: its agent
 // was heard within RoutesTTL. The port is ignored. A wildcard covers one label.
 func (t *Table) Lookup(host string) (found *Host, served bool) {
 	host = normal(host)
 	t.mu.RLock()
-	found = t.hosts[host]
+	defer t.mu.RUnlock()
+	found = t.named(host)
 	if found == nil {
 		if _, parent, ok := strings.Cut(host, "."); ok {
 			found = t.hosts["*."+parent]
 		}
 	}
-	t.mu.RUnlock()
-	return found, found != nil && t.now().Sub(found.heard) < RoutesTTL
+	return found, found != nil && t.serves(found)
+}
+
+// named returns the host of a name; nil if there is none.
+func (t *Table) named(host string) *Host {
+	if t.own != nil && host == t.own.Name {
+		return t.own
+	}
+	return t.hosts[host]
 }
 
 // Named reports whether a host is served by its own name, and not by a wildcard alone.
 func (t *Table) Named(host string) bool {
 	host = normal(host)
 	t.mu.RLock()
-	found := t.hosts[host]
-	t.mu.RUnlock()
-	return found != nil && !strings.HasPrefix(host, "*.") && t.now().Sub(found.heard) < RoutesTTL
+	defer t.mu.RUnlock()
+	found := t.named(host)
+	return found != nil && !strings.HasPrefix(host, "*.") && t.serves(found)
 }
 
 // normal returns a host in the form in which routes have it.
@@ -92,27 +113,28 @@ func normal(host string) string {
 
 // Hosts returns the names of the hosts that are served, sorted.
 func (t *Table) Hosts() []string {
-	now := t.now()
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	names := make([]string, 0, len(t.hosts))
+	names := make([]string, 0, len(t.hosts)+1)
 	for name, h := range t.hosts {
-		if now.Sub(h.heard) < RoutesTTL {
+		if t.serves(h) {
 			names = append(names, name)
 		}
 	}
+	if t.own != nil {
+		names = append(names, t.own.Name)
+	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names) // a grant may name the own host
 }
 
 // Owners returns the agents of the hosts that are served, by host.
 func (t *Table) Owners() map[string]string {
-	now := t.now()
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	owners := make(map[string]string, len(t.hosts))
 	for name, h := range t.hosts {
-		if now.Sub(h.heard) < RoutesTTL {
+		if t.serves(h) {
 			owners[name] = h.AgentID
 		}
 	}
@@ -121,11 +143,10 @@ func (t *Table) Owners() map[string]string {
 
 // endpoints returns the hosts with an endpoint that are served.
 func (t *Table) endpoints() (list []direct.Host) {
-	now := t.now()
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for name, h := range t.hosts {
-		if h.Endpoint != "" && now.Sub(h.heard) < RoutesTTL {
+		if h.Endpoint != "" && t.serves(h) {
 			list = append(list, direct.Host{Name: name, AgentID: h.AgentID, Endpoint: h.Endpoint})
 		}
 	}

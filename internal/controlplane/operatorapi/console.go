@@ -38,10 +38,9 @@ func createConsoleCode(ctx context.Context, a *administration.Admin, _ *ConsoleC
 }
 
 func newConsoleCode(ctx context.Context, a *administration.Admin, operator store.Operator) (ConsoleCode, error) {
-	at, err := a.Advertised(ctx)
-	if err != nil || a.IsDryRun() {
-		return ConsoleCode{}, err
+	if a.IsDryRun() {
+		return ConsoleCode{}, nil
 	}
 	code, expires, err := a.Settings().ConsoleCode(ctx, operator)
-	return ConsoleCode{Code: code, Address: at.API + ConsolePath + "/enter", ExpiresAt: expires}, err
+	return ConsoleCode{Code: code, Address: a.Settings().ConsoleURL + "/enter", ExpiresAt: expires}, err
 }
