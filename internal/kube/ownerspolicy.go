@@ -41,8 +41,9 @@ func (k *Client) ReadPolicy(ctx context.Context) (map[string]string, error) {
 	return policyData(&list.Items[0]), nil
 }
 
-// policyDocument is the key of the policy's ConfigMap that has the rules.
-const policyDocument = "policy.yaml"
+// policyDocument is the key of the policy's ConfigMap that has the rules, and policyPreset that of
+// the name of a preset, which the rules may have, too.
+const policyDocument, policyPreset = "policy.yaml", "preset"
 
 // EditPolicy changes the text of the policy, with the owner's rights: the agent has none for that.
 // edit is called again if others change it at the same time.
@@ -55,6 +56,9 @@ func (k *Client) EditPolicy(ctx context.Context, edit func(text []byte) ([]byte,
 			return err
 		}
 		before := cm.Data[policyDocument]
+		if preset := cm.Data[policyPreset]; preset != "" { // rules that edit adds take their place before the preset's
+			before = policyPreset + ": " + preset + "\n" + before
+		}
 		text, err := edit([]byte(before))
 		if err != nil || string(text) == before {
 			return err
@@ -63,6 +67,7 @@ func (k *Client) EditPolicy(ctx context.Context, edit func(text []byte) ([]byte,
 			cm.Data = map[string]string{}
 		}
 		cm.Data[policyDocument] = string(text)
+		delete(cm.Data, policyPreset) // the text has it
 		if missing {
 			return k.client.Create(ctx, cm)
 		}

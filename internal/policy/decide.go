@@ -18,7 +18,7 @@ import (
 func (d Document) explain(i runnerapi.Intent, source string) (Rule, error) {
 	rules := d.Rules
 	if rules == nil {
-		rules = defaultRules
+		rules = presets[PresetDeploy]
 	}
 	var refused error
 	for at, rule := range rules {
@@ -41,8 +41,8 @@ func (d Document) explain(i runnerapi.Intent, source string) (Rule, error) {
 		return Rule{}, refused
 	}
 	fix := "only the owner of the cluster can allow it, by a rule in " + source
-	if i.Command == putRelease {
-		fix += ", which this makes: " + AllowChart(i)
+	if command := allowing(i); command != "" {
+		fix += ", which this makes: " + command
 	}
 	return Rule{}, runnerapi.PolicyDenied(fix,
 		"no rule of the customer's policy allows Runner %s to do %s%s", i.Runner, i.Command, where(i))

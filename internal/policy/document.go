@@ -26,8 +26,10 @@ type Document struct {
 	// FetchHosts are patterns of the hosts from which the agent may fetch charts, Git repositories
 	// and build contexts. Absent, any host; empty, none.
 	FetchHosts []string `json:"fetchHosts,omitempty"`
+	// Preset names rules that follow those of the policy.
+	Preset string `json:"preset,omitempty"`
 	// Rules are read from the top, and the first that is about a call decides; a
-	// call that none is about is refused. Absent, the default's are in force.
+	// call that none is about is refused. Absent, those of the preset deploy are in force.
 	Rules []Rule `json:"rules,omitempty"`
 }
 
@@ -110,11 +112,6 @@ const (
 	reads    = "read"
 	writes   = "write"
 )
-
-// defaultRules hold where the owner of the cluster has written none: a Runner may
-// do what its job needs in the namespaces that the agent manages, which is where
-// the agent's own rights end, and nothing that has to be named.
-var defaultRules = []Rule{{Name: "default"}}
 
 // planned are commands that a policy may name before this agent has calls for
 // them, so that one policy serves agents of several versions.

@@ -16,7 +16,7 @@ import (
 // wrote it, comments too. Where the default rules are in force, they follow. The error is of a text
 // that is not a policy, or not written line by line.
 func WithRule(text []byte, rule Rule) ([]byte, error) {
-	now, err := Parse(text)
+	now, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
@@ -26,13 +26,13 @@ func WithRule(text []byte, rule Rule) ([]byte, error) {
 	if text, err = WithoutRule(text, rule.Name); err != nil {
 		return nil, err
 	}
-	before, err := Parse(text)
+	before, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
 	rules := before.Rules
-	if rules == nil {
-		rules = defaultRules
+	if rules == nil && before.Preset == "" {
+		rules = presets[PresetDeploy]
 	}
 	item, err := itemOf(rule)
 	if err != nil {
@@ -42,11 +42,14 @@ func WithRule(text []byte, rule Rule) ([]byte, error) {
 	at := slices.IndexFunc(lines, isRules)
 	switch {
 	case at < 0 && before.Rules == nil:
-		rest, err := decode.ToYAML(rules)
-		if err != nil {
-			return nil, err
+		lines = append(append(lines, "rules:"), item...)
+		if len(rules) > 0 {
+			rest, err := decode.ToYAML(rules)
+			if err != nil {
+				return nil, err
+			}
+			lines = append(lines, lined(rest)...)
 		}
-		lines = append(append(append(lines, "rules:"), item...), lined(rest)...)
 	case at < 0:
 		return nil, byHand(item)
 	default:
@@ -79,7 +82,7 @@ func (r Rule) boundedBy(was Rule) Rule {
 
 // WithoutRule returns a policy's text without the rule of that name, if there is one.
 func WithoutRule(text []byte, name string) ([]byte, error) {
-	doc, err := Parse(text)
+	doc, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +112,7 @@ func WithoutRule(text []byte, name string) ([]byte, error) {
 // confirmed returns the lines if they are a policy with exactly these rules.
 func confirmed(lines []string, rules []Rule, otherwise func() error) ([]byte, error) {
 	text := []byte(strings.TrimRight(strings.Join(lines, "\n"), "\n") + "\n")
-	doc, err := Parse(text)
+	doc, err := parse(text)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ const (
 	keyPaused   = "paused"
 	keyReadOnly = "readOnly"
 	keyPublic   = "public"
+	keyPreset   = "preset"
 )
 
 const fixDocument = "docs/cluster-owner/policy.md lists the fields; `pipeops-agent policy check --file FILE` tries a policy before it is set"
@@ -46,15 +47,23 @@ func FromConfigMap(data map[string]string) (Document, error) {
 }
 
 func fromConfigMap(data map[string]string) (Document, error) {
-	doc, err := Parse([]byte(data[keyDocument]))
+	doc, err := parse([]byte(data[keyDocument]))
 	if err != nil {
 		return Document{}, err
+	}
+	if preset := strings.TrimSpace(data[keyPreset]); preset != "" && doc.Preset != "" && preset != doc.Preset {
+		return Document{}, flaw(keyPreset, "name the preset in one of both", "it is %q, and %s has %q", preset, keyDocument, doc.Preset)
+	} else if preset != "" {
+		doc.Preset = preset
+		if wrong := checkPreset(preset); wrong != "" {
+			return Document{}, flaw(keyPreset, fixDocument, "%s", wrong)
+		}
 	}
 	var public bool
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		to := &doc.Paused
 		switch key {
-		case keyDocument:
+		case keyDocument, keyPreset:
 			continue
 		case keyReadOnly:
 			to = &doc.ReadOnly
@@ -62,7 +71,7 @@ func fromConfigMap(data map[string]string) (Document, error) {
 		case keyPublic: // publicKey has read it
 			to = &public
 		default:
-			return Document{}, flaw(key, "use the keys policy.yaml, paused, readOnly and public", "there is no such key")
+			return Document{}, flaw(key, "use the keys policy.yaml, preset, paused, readOnly and public", "there is no such key")
 		}
 		on, err := strconv.ParseBool(strings.TrimSpace(data[key]))
 		if err != nil {
@@ -70,12 +79,34 @@ func fromConfigMap(data map[string]string) (Document, error) {
 		}
 		*to = *to || on
 	}
-	return doc, nil
+	return doc.resolved(), nil
+}
+
+// resolved returns the policy with the rules of its preset.
+func (d Document) resolved() Document {
+	if d.Preset != "" {
+		d.Rules = slices.Concat(d.Rules, presets[d.Preset])
+	}
+	return d
+}
+
+// checkPreset returns what is wrong with a preset's name; empty if nothing is.
+func checkPreset(name string) string {
+	if presets[name] == nil {
+		return fmt.Sprintf("%.40q is none of %s", name, strings.Join(Presets(), ", "))
+	}
+	return ""
 }
 
 // Parse parses a policy. Its error lists everything that is wrong. An empty text is the default
-// policy.
+// policy. The rules of a preset follow the others.
 func Parse(text []byte) (Document, error) {
+	doc, err := parse(text)
+	return doc.resolved(), err
+}
+
+// parse parses a policy without the rules of its preset.
+func parse(text []byte) (Document, error) {
 	if len(text) > MaxSize {
 		return Document{}, flaw("", "use patterns instead of long lists", "the policy has more than %d bytes", MaxSize)
 	}
@@ -125,11 +156,19 @@ func (c *checking) nulls(all any) {
 	}
 }
 
+// maxName bounds the name of a rule.
+const maxName = 63
+
 var ruleName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9 ._-]{0,61}[A-Za-z0-9])?$`)
 
 func (c *checking) document(d Document) {
 	if d.Audit != "" && d.Audit != auditRequired {
 		c.add("audit", "%.40q is not %q, which is all that it can be", d.Audit, auditRequired)
+	}
+	if d.Preset != "" {
+		if wrong := checkPreset(d.Preset); wrong != "" {
+			c.add("preset", "%s", wrong)
+		}
 	}
 	c.trust(d.Trust)
 	c.hosts(egress.PolicyKey, d.FetchHosts)

@@ -20,7 +20,7 @@ import (
 )
 
 func newPolicy() *cobra.Command {
-	return group("policy", "Check what the policy allows Runners to do", newPolicyCheck(), newPolicyCommands())
+	return group("policy", "Check and change what the policy allows Runners to do", newPolicyCheck(), newPolicyAllow(), newPolicyCommands())
 }
 
 // group is a command that has subcommands, and does nothing by itself.
@@ -129,19 +129,27 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 
 // intent returns the command that is tried.
 func (c *policyCheck) intent(command string) (runnerapi.Intent, error) {
-	all := policy.Commands()
+	command, err := commandID(command)
+	if err != nil {
+		return runnerapi.Intent{}, err
+	}
+	access := policy.Commands()[command]
+	i := runnerapi.Intent{Command: command, Access: access, Runner: c.runner, Namespace: c.namespace, Name: c.release, Recorded: true}
+	return i, cmp.Or(c.objects.bring(&i), c.app.bring(&i))
+}
+
+// commandID returns the name that a policy has for a command, or for a command of pipeops-runner.
+func commandID(name string) (string, error) {
 	for _, call := range runnerapi.Calls() {
-		if call.Command == command {
-			command = call.ID
+		if call.Command == name {
+			name = call.ID
 			break
 		}
 	}
-	access, known := all[command]
-	if !known {
-		return runnerapi.Intent{}, fmt.Errorf("%q is not a command (fix: use one that `pipeops-agent policy commands` lists)", command)
+	if _, known := policy.Commands()[name]; !known {
+		return "", fmt.Errorf("%q is not a command (fix: use one that `pipeops-agent policy commands` lists)", name)
 	}
-	i := runnerapi.Intent{Command: command, Access: access, Runner: c.runner, Namespace: c.namespace, Name: c.release, Recorded: true}
-	return i, cmp.Or(c.objects.bring(&i), c.app.bring(&i))
+	return name, nil
 }
 
 func newPolicyCommands() *cobra.Command {

@@ -1,0 +1,99 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy"
+)
+
+// policyAllow adds a rule to the policy.
+type policyAllow struct {
+	ownCluster
+	place  policyPlace
+	rule   policy.Rule
+	dryRun bool
+}
+
+func newPolicyAllow() *cobra.Command {
+	c := &policyAllow{}
+	cmd := &cobra.Command{
+		Use:   "allow COMMAND... --runner RUNNER",
+		Short: "Let Runners carry out commands",
+		Long: "Put a rule before the others of the policy that lets Runners carry out commands. A refusal names\n" +
+			"the command line.\n\n" +
+			"COMMAND is a name that `pipeops-agent policy commands` lists, or a command of pipeops-runner.\n" +
+			"The command works with your rights in the cluster; the agent cannot change the policy. A rule of\n" +
+			"the same name is replaced. To take a rule back, delete it from the policy.",
+		Args: cobra.ArbitraryArgs,
+		Example: `  pipeops-agent policy allow exec --runner dev -n staging
+  pipeops-agent policy allow apply "applyset delete" --runner ci -n shop --kind ConfigMap,Deployment.apps --dry-run`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.complete(args); err != nil {
+				return mistake(err)
+			}
+			return c.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	c.add(cmd)
+	fl := cmd.Flags()
+	c.place.add(fl)
+	fl.StringSliceVar(&c.rule.Runners, "runner", nil, "names of the Runners; * stands for any text")
+	fl.StringSliceVarP(&c.rule.Namespaces, "namespace", "n", nil, "namespaces in which the commands are allowed (default: all)")
+	fl.StringSliceVar(&c.rule.Kinds, "kind", nil, "kinds that manifests and charts may have, as Deployment.apps; * for any but ClusterRoles")
+	fl.StringVar(&c.rule.Name, "name", "", "name of the rule (default: what it allows)")
+	fl.BoolVar(&c.dryRun, "dry-run", false, "show the rule, and change nothing")
+	return cmd
+}
+
+// complete checks the rule, and gives it a name.
+func (c *policyAllow) complete(args []string) error {
+	if len(args) == 0 {
+		return errors.New("no command: name one that `pipeops-agent policy commands` lists")
+	}
+	if len(c.rule.Runners) == 0 {
+		return errors.New("no Runner: give --runner NAME, or --runner '*' for all")
+	}
+	for _, arg := range args {
+		id, err := commandID(arg)
+		if err != nil {
+			return err
+		}
+		if policy.BringsObjects(id) && len(c.rule.Kinds) == 0 {
+			return fmt.Errorf("%s brings objects: name their kinds with --kind, such as Deployment.apps, or '*' for any", arg)
+		}
+		c.rule.Commands = append(c.rule.Commands, id)
+	}
+	slices.Sort(c.rule.Commands)
+	c.rule.Commands = slices.Compact(c.rule.Commands)
+	if c.rule.Name == "" {
+		c.rule.Name = policy.NameOf(c.rule)
+	}
+	return nil
+}
+
+func (c *policyAllow) run(ctx context.Context, out io.Writer) error {
+	text, err := policy.RuleText(c.rule)
+	if err != nil || c.dryRun {
+		return errors.Join(err, cli.Print(out, text+"\n"))
+	}
+	var k *kube.Client
+	if c.place.file == "" {
+		if k, err = c.client(); err != nil {
+			return err
+		}
+	}
+	source, err := c.place.edit(ctx, k, func(text []byte) ([]byte, error) { return policy.WithRule(text, c.rule) })
+	if err != nil {
+		return err
+	}
+	return cli.Print(out, strings.Join([]string{source + " has this rule before the others:", "", text, ""}, "\n"))
+}
