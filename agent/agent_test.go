@@ -11,12 +11,17 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -131,6 +136,43 @@ func TestRestart_KeepsAgentID(t *testing.T) {
 			assert.Equal(t, id, p.AwaitOnline(t, again))
 		})
 	}
+}
+
+// TestRegister_MakesNamespaces: at the first registration alone, so that deleting one is final.
+func TestRegister_MakesNamespaces(t *testing.T) {
+	p, dir := planetest.Start(t), t.TempDir()
+	admin := kubetest.ControlPlane(t).Client
+	namespace := func(name string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	require.NoError(t, admin.Create(t.Context(), namespace("first-theirs")))
+	t.Cleanup(func() {
+		for _, name := range []string{"first-theirs", "first-one"} {
+			require.NoError(t, admin.Delete(context.Background(), namespace(name)))
+		}
+	})
+	first := func(names ...string) func(*config.Config) {
+		return func(c *config.Config) { c.FirstNamespaces = names }
+	}
+	find := func(name string) (labels map[string]string, err error) {
+		found := &corev1.Namespace{}
+		err = admin.Get(t.Context(), client.ObjectKey{Name: name}, found)
+		return found.Labels, err
+	}
+	one := run(t, p, dir, token(t, p), first("first-theirs", "first-one"))
+	p.AwaitOnline(t, time.Time{})
+	labels, err := find("first-one")
+	require.NoError(t, err)
+	assert.Equal(t, "pipeops", labels[objectmeta.ManagedBy])
+	labels, err = find("first-theirs")
+	require.NoError(t, err)
+	assert.NotContains(t, labels, objectmeta.ManagedBy)
+	one.stop()
+	again := p.Clock.Now()
+	run(t, p, dir, "", first("first-two"))
+	p.AwaitOnline(t, again)
+	_, err = find("first-two")
+	assert.True(t, apierrors.IsNotFound(err))
 }
 
 // selfUpdates are agents without self-update and with it.

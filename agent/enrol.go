@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -56,7 +57,9 @@ func (e *enrolment) registerAgain(ctx context.Context, old *identity.Identity) e
 	id, err := e.store.newer(ctx, old)
 	switch {
 	case err == nil && id == nil:
-		id, err = e.register(ctx, old)
+		if id, err = e.register(ctx, old); err == nil && old == nil {
+			e.makeNamespaces(ctx)
+		}
 	case err == nil:
 		e.store.logAnothers(id)
 	}
@@ -65,6 +68,22 @@ func (e *enrolment) registerAgain(ctx context.Context, old *identity.Identity) e
 	}
 	e.current.adopt(id)
 	return nil
+}
+
+// noNamespaces stands for no first namespaces.
+const noNamespaces = "none"
+
+// makeNamespaces creates the first namespaces for Apps. Deleting one later is final: an agent
+// that has an identity makes none.
+func (e *enrolment) makeNamespaces(ctx context.Context) {
+	if len(e.opts.Config.Namespaces) > 0 || slices.Equal(e.opts.Config.FirstNamespaces, []string{noNamespaces}) {
+		return
+	}
+	for _, name := range e.opts.Config.FirstNamespaces {
+		if err := e.kube.Namespaces().CreateMissing(ctx, name); err != nil {
+			e.log.Warn().Err(err).Str("namespace", name).Msg("failed to create the namespace; a Runner can create it")
+		}
+	}
 }
 
 // ended reports whether the agent's identity is of no more use: the control plane finally refuses

@@ -74,11 +74,15 @@ func (c *Config) check() (errs []error) {
 	if problems := validation.IsDNS1123Subdomain(c.TokenSecret); c.TokenSecret != "" && len(problems) > 0 {
 		wrong("PIPEOPS_TOKEN_SECRET", "name the Secret that AGENT_TOKEN comes from, e.g. pipeops-agent", "%q cannot be a Secret's name", c.TokenSecret)
 	}
-	for _, name := range c.Namespaces {
-		if problems := validation.IsDNS1123Label(name); len(problems) > 0 || objectmeta.ReservedNamespace(name, c.Namespace) {
-			wrong("PIPEOPS_NAMESPACES", "name namespaces of your own, e.g. shop,shop-staging", "%q cannot be managed", name)
+	manageable := func(setting string, names []string) {
+		for _, name := range names {
+			if problems := validation.IsDNS1123Label(name); len(problems) > 0 || objectmeta.ReservedNamespace(name, c.Namespace) {
+				wrong(setting, "name namespaces of your own, e.g. shop,shop-staging", "%q cannot be managed", name)
+			}
 		}
 	}
+	manageable("PIPEOPS_NAMESPACES", c.Namespaces)
+	manageable("PIPEOPS_FIRST_NAMESPACES", c.FirstNamespaces)
 	switch c.NodeType {
 	case nodeServer:
 	case nodeWorker:

@@ -32,6 +32,7 @@ type Config struct {
 	Namespace         string
 	ServiceAccount    string
 	Namespaces        []string
+	FirstNamespaces   []string
 	HealthAddress     string
 	MetricsAddress    string
 	AlertsTokenFile   string

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	production = "production" // the managed namespace of deployments/namespaces.yaml
+	production = "production" // the managed namespace of test/kubetest/production.yaml
 	patience   = 3 * time.Minute
 )
 

@@ -29,7 +29,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/rendertest"
 )
 
-const production = "production" // the managed namespace of deployments/namespaces.yaml
+const production = "production" // the managed namespace of test/kubetest/production.yaml
 
 const patience = 5 * time.Minute
 

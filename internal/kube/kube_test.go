@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, kubetest.OwnClusters)) }
 
-const production = "production" // the managed namespace of deployments/namespaces.yaml
+const production = "production" // the managed namespace of test/kubetest/production.yaml
 
 var byTest = runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: "tester", RequestID: "req-1"}}
 

@@ -98,6 +98,16 @@ func (k Namespaces) Set(ctx context.Context, name string, spec runnerapi.Namespa
 	return k.Get(ctx, name)
 }
 
+// CreateMissing creates a namespace as Set does, unless there is one of that name.
+func (k Namespaces) CreateMissing(ctx context.Context, name string) error {
+	err := k.client.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
+	if !apierrors.IsNotFound(err) {
+		return kubeproblem.From(err, "reading namespace "+name)
+	}
+	_, err = k.Set(ctx, name, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+	return err
+}
+
 // refuseWrite refuses namespaces that may not be managed. An agent that is limited to some
 // namespaces creates and deletes none: these are the cluster owner's.
 func (k Namespaces) refuseWrite(name string) error {

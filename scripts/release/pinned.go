@@ -43,7 +43,7 @@ func (r *release) pin(name string, changes ...[2]string) (content []byte, err er
 // version's images.
 func (r *release) manifests(context.Context) error {
 	for _, name := range []string{
-		"agent.yaml", "service.yaml", "self-update.yaml", "namespaces.yaml", "crds/pipeops.io_apps.yaml", "sources.yaml",
+		"agent.yaml", "service.yaml", "self-update.yaml", "crds/pipeops.io_apps.yaml", "sources.yaml",
 		"node-rights.yaml", "manifest-rights.yaml", "kubernetes-api-rights.yaml", "build-rights.yaml",
 	} {
 		var changes [][2]string

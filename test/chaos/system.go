@@ -24,7 +24,7 @@ import (
 const (
 	name      = "chaos" // of the system
 	agentName = "chaos"
-	namespace = "production" // of the Apps, which deployments/namespaces.yaml creates
+	namespace = "production" // of the Apps, which test/kubetest/production.yaml creates
 
 	upTimeout    = 15 * time.Minute
 	closeTimeout = 2 * time.Minute

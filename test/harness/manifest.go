@@ -25,7 +25,7 @@ func (s *System) agentObjects() ([]*unstructured.Unstructured, error) {
 	if err != nil || s.Theirs != nil {
 		return objects, err
 	}
-	first, err := readManifest(filepath.Join(Root(), "deployments", "namespaces.yaml"))
+	first, err := readManifest(filepath.Join(Root(), "test", "kubetest", "production.yaml"))
 	return append(objects, first...), err
 }
 

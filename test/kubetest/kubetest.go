@@ -5,6 +5,7 @@ package kubetest
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -223,6 +224,11 @@ func sweep(ctx context.Context) error {
 	return nil
 }
 
+// production is a managed namespace for Apps.
+//
+//go:embed production.yaml
+var production string
+
 // apply applies the manifest as a user would, with the agent's own Deployment
 // at no replicas.
 func apply(ctx context.Context, c *cluster.Cluster) error {
@@ -231,7 +237,7 @@ func apply(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	manifest = bytes.Replace(manifest, []byte("  replicas: 1\n"), []byte("  replicas: 0\n"), 1)
-	_, err = c.KubectlWith(ctx, string(manifest)+"---\n"+string(deployments.Namespaces()), "apply", "--server-side", "-f", "-")
+	_, err = c.KubectlWith(ctx, string(manifest)+"---\n"+production, "apply", "--server-side", "-f", "-")
 	return err
 }
 

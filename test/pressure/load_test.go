@@ -20,7 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
 )
 
-// production is the managed namespace of deployments/namespaces.yaml, where everything but the Apps
+// production is the managed namespace of test/kubetest/production.yaml, where everything but the Apps
 // is.
 const production = "production"
 

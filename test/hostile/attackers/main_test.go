@@ -13,7 +13,7 @@ import (
 
 const (
 	agentName  = "shop"
-	production = "production" // the managed namespace of deployments/namespaces.yaml
+	production = "production" // the managed namespace of test/kubetest/production.yaml
 	agentSpace = "pipeops"
 )
 

@@ -27,6 +27,7 @@ ENABLE_INGRESS_SYNC: {{ .Values.agent.enableIngressSync | quote }}
 {{- with .Values.agent.namespaces }}
 PIPEOPS_NAMESPACES: {{ join "," . | quote }}
 {{- end }}
+PIPEOPS_FIRST_NAMESPACES: {{ join "," .Values.agent.firstNamespaces | default "none" | quote }}
 {{- with .Values.agent.fetchAddresses }}
 PIPEOPS_FETCH_ADDRESSES: {{ join "," . | quote }}
 {{- end }}

@@ -1,9 +1,0 @@
-package deployments
-
-import _ "embed"
-
-//go:embed namespaces.yaml
-var namespacesManifest []byte
-
-// Namespaces returns the manifest of a first namespace for Apps, production.
-func Namespaces() []byte { return namespacesManifest }
