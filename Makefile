@@ -165,7 +165,8 @@ site: ## Make the documentation's site in dist/site, with Hugo (some minutes the
 .PHONY: bundle
 bundle: image ## Put all that install.sh downloads into one archive, for machines without internet
 	go run ./scripts/pincharts -download dist/charts
-	scripts/bundle.sh --version $(VERSION) --arch $(or $(ARCH),amd64) --image dist/pipeops-agent-image.tar --charts dist/charts --output dist
+	GOOS=linux GOARCH=$(or $(ARCH),amd64) CGO_ENABLED=0 $(MAKE) build BIN=dist/programs
+	scripts/bundle.sh --version $(VERSION) --arch $(or $(ARCH),amd64) --image dist/pipeops-agent-image.tar --charts dist/charts --programs dist/programs --output dist
 
 .PHONY: generate
 generate: ## Write what is made from the code: deep copies, CRD, manifest, OpenAPI, CLI reference

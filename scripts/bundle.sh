@@ -2,7 +2,8 @@
 # Makes an offline bundle: all that install.sh downloads, in one archive, for
 # machines without internet. Run it where there is some, from this repository:
 #
-#   scripts/bundle.sh --version v1.2.3 [--arch amd64] [--image dist/pipeops-agent-image.tar] [--charts dist/charts] [--output dist]
+#   scripts/bundle.sh --version v1.2.3 [--arch amd64] [--image dist/pipeops-agent-image.tar] [--charts dist/charts]
+#     [--programs bin] [--output dist]
 #
 # On the machine: tar xf the archive, and PIPEOPS_BUNDLE=$PWD bash install.sh in it.
 
@@ -25,13 +26,14 @@ lock_release() { [[ $locked == no ]]; } # one bundle does not disturb another
 agent_token_kept() { return 1; }
 
 arguments() {
-  arch=amd64 image="" charts="" output=dist
+  arch=amd64 image="" charts="" programs="" output=dist
   while (($# > 1)); do
     case "$1" in
       --version) PIPEOPS_VERSION="$2" ;;
       --arch) arch="$2" ;;
       --image) image="$2" ;;
       --charts) charts="$2" ;;
+      --programs) programs="$2" ;;
       --output) output="$2" ;;
       *) break ;;
     esac
@@ -72,7 +74,8 @@ bundle_release() {
   step "the agent $PIPEOPS_VERSION"
   mkdir -p "$folder"
   sed "s|image: pipeops/agent:dev|image: pipeops/agent:$PIPEOPS_VERSION|" "$here/../deployments/agent.yaml" >"$folder/agent.yaml"
-  (cd "$folder" && sha256sum agent.yaml >SHA256SUMS)
+  [[ -z $programs ]] || bundle_programs "$folder"
+  (cd "$folder" && sha256sum -- * >"$tmp_dir/SHA256SUMS" && mv "$tmp_dir/SHA256SUMS" .)
   # What install.sh finds where it asks for the newest version.
   newest="$root/${NEWEST_URL#https://}"
   mkdir -p "${newest%/*}"
@@ -82,6 +85,15 @@ bundle_release() {
   sed -i "s/^RELEASE_VERSION=.*/RELEASE_VERSION=\"$PIPEOPS_VERSION\"/" "$root"/*.sh
   [[ -z $charts ]] || parts+=(charts)
   (cd "$root" && find "${parts[@]}" -type f -print0 | xargs -0 sha256sum >SHA256SUMS)
+}
+
+# bundle_programs FOLDER packs the programs that `install.sh server` installs, as a release has them.
+bundle_programs() {
+  local name="pipeops_${PIPEOPS_VERSION#v}_linux_$arch"
+  mkdir -p "$tmp_dir/$name/deployments"
+  cp -L "$programs"/pipeops-{agent,controlplane,runner} "$tmp_dir/$name/"
+  cp -r "$here/../deployments/systemd" "$tmp_dir/$name/deployments/"
+  tar -czf "$1/$name.tar.gz" -C "$tmp_dir" "$name"
 }
 
 # bundle_charts puts the components' charts where install.sh and a mirror have them.

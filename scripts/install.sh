@@ -39,7 +39,10 @@ NEWEST_URL="https://github.com/pipeops/pipeops-vm-agent/releases/latest/download
 
 # Exit codes, as docs/cluster-owner/install.md lists them.
 EXIT_UNEXPECTED=1 EXIT_USAGE=2 EXIT_ROOT=3 EXIT_MACHINE=4 EXIT_NETWORK=5 EXIT_CHECKSUM=6
-EXIT_CLUSTER=7 EXIT_DECISION=8 EXIT_AGENT=9 EXIT_BUSY=10 EXIT_REMAINS=11 EXIT_COMPONENTS=12
+EXIT_CLUSTER=7 EXIT_DECISION=8 EXIT_AGENT=9 EXIT_BUSY=10 EXIT_REMAINS=11 EXIT_COMPONENTS=12 EXIT_CONTROL_PLANE=13
+
+# The form of an enrolment token, as internal/controlapi has it.
+TOKEN_FORM='^pipeops_[a-z2-7]{16}_[a-z2-7]{52}(\.[0-9a-f]{64})?(@.+)?$'
 
 NAMESPACE="pipeops"
 AGENT_SELECTOR="app.kubernetes.io/name=pipeops-agent"
@@ -75,6 +78,11 @@ settings_load() {
   PIPEOPS_REGISTRY_MIRROR="${PIPEOPS_REGISTRY_MIRROR:-}"
   PIPEOPS_BUNDLE="${PIPEOPS_BUNDLE:-}"
   PIPEOPS_CA_FILE="${PIPEOPS_CA_FILE:-}"
+  PIPEOPS_POLICY="${PIPEOPS_POLICY:-}"
+  PIPEOPS_ADDRESS="${PIPEOPS_ADDRESS:-}"
+  PIPEOPS_DOMAIN="${PIPEOPS_DOMAIN:-}"
+  PIPEOPS_NAME_SERVICE="${PIPEOPS_NAME_SERVICE:-sslip.io}"
+  PIPEOPS_GATEWAY_CA="${PIPEOPS_GATEWAY_CA:-}"
   PIPEOPS_WAIT="${PIPEOPS_WAIT:-180}"
   # At once, and for each command: Bash would run what stands in a number.
   number "$PIPEOPS_WAIT" || fail "$EXIT_USAGE" PO-9002 "PIPEOPS_WAIT=$PIPEOPS_WAIT is not a number of seconds" \
@@ -126,7 +134,9 @@ settings_check() {
   local wrong=()
   case "$NODE_TYPE" in
     server)
-      [[ -n $AGENT_TOKEN ]] || agent_token_kept || wrong+=("AGENT_TOKEN is not set (make one: pipeops-controlplane token create)")
+      [[ -n $AGENT_TOKEN || $with_control_plane == yes ]] || agent_token_kept || wrong+=("AGENT_TOKEN is not set (make one: pipeops-controlplane token create)")
+      [[ -z $AGENT_TOKEN || ${AGENT_TOKEN//[[:space:]]/} =~ $TOKEN_FORM ]] ||
+        wrong+=("AGENT_TOKEN is not a token: it was cut off or changed (copy it again, or make one: pipeops-controlplane token create)")
       [[ -n $CLUSTER_NAME ]] || wrong+=("CLUSTER_NAME is not set (the name that the control plane lists, e.g. prod-1)")
       [[ -n $PIPEOPS_CONTROL_PLANE_URL ]] || wrong+=("PIPEOPS_CONTROL_PLANE_URL is not set, and no token carries it (https://HOST[:PORT])")
       ;;
@@ -140,10 +150,12 @@ settings_check() {
     wrong+=("CLUSTER_NAME=$CLUSTER_NAME: use a-z, 0-9 and -, at most 63")
   [[ -z $PIPEOPS_CONTROL_PLANE_URL || $PIPEOPS_CONTROL_PLANE_URL =~ ^https://[^/]+/?$ ]] ||
     wrong+=("PIPEOPS_CONTROL_PLANE_URL=$PIPEOPS_CONTROL_PLANE_URL: is to be https://HOST[:PORT]")
+  [[ $with_control_plane == no ]] || mapfile -t -O "${#wrong[@]}" wrong < <(server_check)
   case "$CLUSTER_TYPE" in
     "" | k3s | k3d | kind | minikube | existing) ;;
     *) wrong+=("CLUSTER_TYPE=$CLUSTER_TYPE: use k3s, k3d, kind, minikube or existing") ;;
   esac
+  [[ $PIPEOPS_POLICY =~ ^(viewer|deploy|full)?$ ]] || wrong+=("PIPEOPS_POLICY=$PIPEOPS_POLICY: use viewer, deploy or full")
   preset_valid || wrong+=("PRESET=$PRESET: use one of ${PRESETS[*]}")
   components_valid || wrong+=("COMPONENTS=$COMPONENTS: use none, minimal, default or full, or some of ${COMPONENTS_KNOWN[*]}")
   local setting
@@ -509,10 +521,11 @@ facts_resources() {
   fi
 }
 
-# facts_network tells which ports of those that k3s wants are in use, and of a proxy.
+# facts_network tells the address, which ports of those that are wanted are in use, and of a proxy.
 facts_network() {
   local used="" port hex
-  for port in 6443 10250; do
+  fact ADDRESS "$(ip -o route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([^ ]*\).*/\1/p')"
+  for port in $K3S_PORTS $CONTROL_PLANE_PORTS; do
     printf -v hex '%04X' "$port"
     # One of them is missing where there is no IPv6, or nothing else.
     if { cat "$FACTS_ROOT"/proc/net/tcp "$FACTS_ROOT"/proc/net/tcp6 2>/dev/null || true; } |
@@ -537,6 +550,8 @@ facts_kubernetes() {
   ! state_has k3s agent || fact K3S_OURS agent
   # What root has installed, an ordinary user cannot read of.
   [[ ${facts[ROOT]} == yes || ! -d $FACTS_ROOT/var/lib/pipeops-install ]] || fact K3S_OURS server
+  fact CONTROL_PLANE no
+  ! state_has controlplane service || fact CONTROL_PLANE yes
   fact K3S_RUNS no
   [[ ${facts[K3S_OURS]} == no ]] || ! k3s_active "${facts[K3S_OURS]}" || fact K3S_RUNS yes
   fact KUBECONFIG_CONTEXT ""
@@ -563,11 +578,12 @@ facts_wanted() {
   fact WANT_ROLE "$NODE_TYPE"
   fact WANT_CONTEXT "$KUBE_CONTEXT"
   fact WANT_PRESET "$PRESET"
+  fact WANT_CONTROL_PLANE "$with_control_plane"
 }
 
 facts_keys=(OS ARCH DISTRO DISTRO_VERSION PACKAGE_MANAGER INIT VIRTUALIZATION WSL CONTAINER USER_NAMESPACE PRIVILEGED SELINUX ROOT TERMINAL
-  MEMORY_MB CPUS DISK_FREE_MB CGROUPS PORTS_IN_USE PROXY KUBERNETES K3S_OURS K3S_RUNS KUBECONFIG_CONTEXT DOCKER TOOLS
-  WANT_TYPE WANT_ROLE WANT_CONTEXT WANT_PRESET)
+  MEMORY_MB CPUS DISK_FREE_MB CGROUPS ADDRESS PORTS_IN_USE PROXY KUBERNETES K3S_OURS K3S_RUNS CONTROL_PLANE KUBECONFIG_CONTEXT DOCKER TOOLS
+  WANT_TYPE WANT_ROLE WANT_CONTEXT WANT_PRESET WANT_CONTROL_PLANE)
 
 # fact_sound KEY VALUE says whether a recorded value is one that this script could have written.
 fact_sound() {
@@ -575,7 +591,7 @@ fact_sound() {
   case "$1" in
     MEMORY_MB | DISK_FREE_MB | CPUS) [[ $2 =~ ^[0-9]{1,12}$ ]] ;;
     PORTS_IN_USE) [[ $2 =~ ^[0-9,]{0,64}$ ]] ;;
-    USER_NAMESPACE | PRIVILEGED | ROOT | TERMINAL | K3S_RUNS) [[ $2 == yes || $2 == no ]] ;;
+    USER_NAMESPACE | PRIVILEGED | ROOT | TERMINAL | K3S_RUNS | CONTROL_PLANE | WANT_CONTROL_PLANE) [[ $2 == yes || $2 == no ]] ;;
     *) [[ " ${facts_keys[*]} " == *" $1 "* && $2 =~ $words ]] ;;
   esac
 }
@@ -600,6 +616,7 @@ facts_wanted_override() {
   [[ -z $CLUSTER_TYPE ]] || fact WANT_TYPE "$CLUSTER_TYPE"
   [[ -z $KUBE_CONTEXT ]] || fact WANT_CONTEXT "$KUBE_CONTEXT"
   [[ -z $PRESET ]] || fact WANT_PRESET "$PRESET"
+  [[ $with_control_plane == no ]] || fact WANT_CONTROL_PLANE yes
   [[ $NODE_TYPE == server ]] || fact WANT_ROLE "$NODE_TYPE"
 }
 
@@ -723,6 +740,7 @@ decide_k3s() {
   [[ ${facts[INIT]} == systemd || ${facts[INIT]} == openrc ]] || obstacle "$EXIT_MACHINE" PO-9006 "nothing could keep k3s running" \
     "neither systemd nor OpenRC runs (INIT=${facts[INIT]})" "boot with an init system, or use CLUSTER_TYPE=k3d with Docker"
   decide_k3s_flags
+  decide_control_plane
   decide_k3s_resources
   decide_k3s_cgroups
   decide_k3s_conflicts
@@ -747,6 +765,18 @@ decide_k3s_flags() {
     k3s_flags+=("flannel-backend=host-gw" "tls-san=127.0.0.1")
     remarks+=("WSL2: workers cannot join, and it runs while Windows keeps WSL running")
   fi
+}
+
+# decide_control_plane: the machine's ports are the gateway's. k3s' Traefik would take 80 and 443, and
+# its load balancer any port that a Service names.
+decide_control_plane() {
+  [[ ${facts[WANT_CONTROL_PLANE]:-no} == yes ]] || return 0
+  k3s_flags+=("disable=traefik" "disable=servicelb")
+  remarks+=("the gateway serves ports 80 and 443 of this machine, so k3s comes without Traefik and its load balancer")
+  [[ ${facts[INIT]} == systemd ]] || obstacle "$EXIT_MACHINE" PO-9006 "nothing could keep the control plane running" \
+    "its service is for systemd (INIT=${facts[INIT]})" "use a machine with systemd, or the chart pipeops-controlplane"
+  ! address_private "${facts[ADDRESS]:-}" || [[ -n $PIPEOPS_ADDRESS && $PIPEOPS_ADDRESS != "${facts[ADDRESS]}" ]] ||
+    remarks+=("${facts[ADDRESS]} is a private address: if the machine has a public one, name it: --address")
 }
 
 decide_k3s_resources() {
@@ -795,17 +825,32 @@ decide_k3s_cgroups() {
 }
 
 decide_k3s_conflicts() {
-  local other="${facts[KUBERNETES]:-}"
+  local other="${facts[KUBERNETES]:-}" taken
+  taken="$(ports_taken)"
   if [[ ${facts[K3S_OURS]:-no} == no && -n $other ]]; then
     obstacle "$EXIT_DECISION" PO-9014 "this machine has $other already, and not from this installer" "a second Kubernetes would fight with it over ports and iptables" \
       "use it: --context NAME with its KUBECONFIG; or remove it first"
-  elif [[ ${facts[K3S_RUNS]:-no} == no && -n ${facts[PORTS_IN_USE]:-} ]]; then
-    obstacle "$EXIT_MACHINE" PO-9010 "port ${facts[PORTS_IN_USE]} is in use" "another program listens where k3s has to" \
-      "see which: ss -ltnp '( sport = :${facts[PORTS_IN_USE]%%,*} )', and stop it"
+  elif [[ -n $taken ]]; then
+    obstacle "$EXIT_MACHINE" PO-9010 "port $taken is in use" "another program listens where ${ports_for[${taken%%,*}]:-k3s} has to" \
+      "see which: ss -ltnp '( sport = :${taken%%,*} )', and stop it"
   fi
   local role="${facts[WANT_ROLE]:-server}"
   [[ ${facts[K3S_OURS]:-no} == no || ${facts[K3S_OURS]} == "$role" ]] ||
     obstacle "$EXIT_DECISION" PO-9014 "this machine is a k3s ${facts[K3S_OURS]} already" "it cannot be a $role too" "uninstall first: install.sh uninstall"
+}
+
+K3S_PORTS="6443 10250"
+declare -A ports_for=([80]="the gateway" [443]="the gateway" [7000]="the control plane" [8443]="the control plane" [8444]="the control plane")
+
+# ports_taken prints the ports that others use of those that are wanted, with commas.
+ports_taken() {
+  local wanted="" port taken=""
+  [[ ${facts[K3S_RUNS]:-no} == yes ]] || wanted="$K3S_PORTS"
+  [[ ${facts[WANT_CONTROL_PLANE]:-no} == no || ${facts[CONTROL_PLANE]:-no} == yes ]] || wanted+=" $CONTROL_PLANE_PORTS"
+  for port in $wanted; do
+    [[ ,${facts[PORTS_IN_USE]:-}, != *",$port,"* ]] || taken+="${taken:+,}$port"
+  done
+  echo "$taken"
 }
 
 decide_in_docker() {
@@ -897,6 +942,12 @@ lock_release() {
 # record KIND NAME...
 record() {
   state_has "$@" || printf '%s\n' "$*" >>"$STATE_DIR/installed"
+}
+
+# state_replace KIND NAME: of a kind there is one.
+state_replace() {
+  [[ ! -r $STATE_DIR/installed ]] || sed -i "/^$1 /d" "$STATE_DIR/installed"
+  record "$@"
 }
 
 state_has() {
@@ -1076,13 +1127,23 @@ fetch_manifest() {
     verify "$1" "$RELEASE_MANIFEST_SHA256" agent.yaml
     return
   fi
-  tmp_open
-  fetch "$folder/SHA256SUMS" "$tmp_dir/SHA256SUMS"
-  [[ -z $RELEASE_KEYS ]] || fetch "$folder/SHA256SUMS.minisig" "$tmp_dir/SHA256SUMS.minisig"
-  signature_check "$tmp_dir/SHA256SUMS" "pipeops $PIPEOPS_VERSION SHA256SUMS"
-  fetch "$folder/agent.yaml" "$1"
-  verify "$1" "$(sum_in "$tmp_dir/SHA256SUMS" agent.yaml)" agent.yaml
+  fetch_release agent.yaml "$1"
 }
+
+# fetch_release NAME FILE gets a file of the release, whose list of checksums has to be signed.
+fetch_release() {
+  local folder="$RELEASES_URL/$PIPEOPS_VERSION"
+  tmp_open
+  if [[ $release_listed != "$PIPEOPS_VERSION" ]]; then
+    fetch "$folder/SHA256SUMS" "$tmp_dir/SHA256SUMS"
+    [[ -z $RELEASE_KEYS ]] || fetch "$folder/SHA256SUMS.minisig" "$tmp_dir/SHA256SUMS.minisig"
+    signature_check "$tmp_dir/SHA256SUMS" "pipeops $PIPEOPS_VERSION SHA256SUMS"
+    release_listed="$PIPEOPS_VERSION"
+  fi
+  fetch "$folder/$1" "$2"
+  verify "$2" "$(sum_in "$tmp_dir/SHA256SUMS" "$1")" "$1"
+}
+release_listed=""
 
 # newest_version sets PIPEOPS_VERSION to what the release site calls the newest.
 newest_version() {
@@ -1335,7 +1396,7 @@ k3s_config() {
   for flag in "${k3s_flags[@]}"; do
     key="${flag%%=*}"
     case "$key" in
-      kubelet-arg | kube-proxy-arg | tls-san)
+      kubelet-arg | kube-proxy-arg | tls-san | disable)
         [[ $seen != *" $key "* ]] || continue
         seen+=" $key "
         echo "$key+:" # added to the user's own
@@ -1615,13 +1676,16 @@ kube_read() {
 kube_apply() {
   local code=0
   step "the agent $PIPEOPS_VERSION into the cluster"
-  ! would "apply the agent's manifest, its settings and token, and the namespaces production, beta and monitoring" || return 0
+  ! would "apply the agent's manifest, its settings and token, and the namespace monitoring; the agent creates production and beta" || return 0
   manifest_get
   namespaces_known="$("${kube[@]}" get namespaces -o 'go-template={{range .items}}{{.metadata.name}}={{with .metadata.labels}}{{index . "app.kubernetes.io/managed-by"}}{{end}};{{end}}')" ||
     fail "$EXIT_CLUSTER" PO-9204 "the cluster's namespaces cannot be listed" "the account of this kubeconfig may not do so" "use an administrator's kubeconfig"
   settings_versions >"$tmp_dir/before"
   token_is_needed=yes
   ! agent_registered || token_is_needed=no
+  policy_is_there=no
+  ! kube_read -n "$NAMESPACE" get configmap/pipeops-policy -o name || policy_is_there=yes
+  [[ -z $PIPEOPS_POLICY || $policy_is_there == no ]] || say "    note: there is a policy already, which stays: ${kube[*]} -n $NAMESPACE get configmap pipeops-policy -o yaml"
   agent_of_others
   record agent "${kube[*]}"
   preset_keep
@@ -1700,10 +1764,7 @@ kube_objects() {
   object_token
   object_proxy
   object_ca
-  local name
-  for name in production beta; do
-    namespace_free "$name" && object_managed_namespace "$name"
-  done
+  object_policy
   [[ $namespaces_known == *";monitoring="* ]] || printf -- '---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: monitoring\n'
 }
 
@@ -1736,39 +1797,16 @@ object_token() {
   echo
 }
 
+# object_policy is what Runners may do, where the owner has not said it yet.
+object_policy() {
+  [[ -n $PIPEOPS_POLICY && $policy_is_there == no ]] || return 0
+  printf -- '---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: pipeops-policy\n  namespace: %s\ndata:\n  preset: %s\n' "$NAMESPACE" "$PIPEOPS_POLICY"
+}
+
 object_ca() {
   [[ -n $PIPEOPS_CA_FILE ]] || return 0
   printf -- '---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: pipeops-agent-ca\n  namespace: %s\ndata:\n  ca.crt: |\n' "$NAMESPACE"
   sed 's/^/    /' "$PIPEOPS_CA_FILE"
-}
-
-# object_managed_namespace is a namespace in which the agent may work.
-object_managed_namespace() {
-  cat <<YAML
----
-apiVersion: v1
-kind: Namespace
-metadata:
-  name: $1
-  labels:
-    app.kubernetes.io/managed-by: pipeops
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  name: pipeops-agent
-  namespace: $1
-  labels:
-    app.kubernetes.io/managed-by: pipeops
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: ClusterRole
-  name: pipeops-agent-namespace
-subjects:
-  - kind: ServiceAccount
-    name: pipeops-agent
-    namespace: $NAMESPACE
-YAML
 }
 
 # namespace_free returns whether a namespace does not exist, or is PipeOps' own. Others' namespaces
@@ -1991,7 +2029,10 @@ components_start() {
   components_verify
   [[ $decided != k3s ]] || k3s_settled
   components_before
-  components_job "$tmp_dir/agent.yaml" install --set "$components_wanted"
+  # Where the gateway is, an ingress controller would find its ports taken.
+  local except=()
+  [[ $with_control_plane == no || -n $COMPONENTS ]] || except=(--except ingress)
+  components_job "$tmp_dir/agent.yaml" install --set "$components_wanted" "${except[@]}"
 }
 
 # components_present sets REPLY to the components that are installed, in a line.
@@ -2203,14 +2244,243 @@ uninstall_components() {
   components_await
 }
 
+# ---------------------------------------------------------------- one server
+# The control plane as a service of this machine (docs/get-started/server.md): its settings, its
+# programs, and what root needs to use it.
+
+CONTROL_PLANE_UNITS=/etc/systemd/system
+CONTROL_PLANE_UNIT=pipeops-controlplane.service
+CONTROL_PLANE_ENV=/etc/pipeops/server.env           # ours
+CONTROL_PLANE_USER_ENV=/etc/pipeops/controlplane.env # the user's, which counts more
+CONTROL_PLANE_DATA=/var/lib/pipeops-controlplane
+CONTROL_PLANE_PORTS="80 443 7000 8443 8444"
+LETS_ENCRYPT=https://acme-v02.api.letsencrypt.org/directory
+
+# server_settings completes the settings: what is given, else what an earlier run chose, else what
+# this machine suggests.
+server_settings() {
+  local kept="$STATE_DIR/server"
+  server_kept PIPEOPS_ADDRESS "$kept" "${facts[ADDRESS]:-}"
+  server_kept CLUSTER_NAME "$kept" "$(server_name)"
+  server_kept PIPEOPS_DOMAIN "$kept" "$(server_free_domain)"
+  server_kept PIPEOPS_GATEWAY_CA "$kept" ""
+  PIPEOPS_CONTROL_PLANE_URL="https://$PIPEOPS_ADDRESS:8443"
+}
+
+# server_kept NAME FILE OTHERWISE sets an empty setting to the line NAME=VALUE of a file, or to OTHERWISE.
+server_kept() {
+  local value=""
+  [[ -z ${!1:-} ]] || return 0
+  [[ ! -r $2 ]] || value="$(sed -n "s|^$1=||p" "$2" | head -n 1)"
+  printf -v "$1" %s "${value:-$3}"
+}
+
+# server_name is the host's name, in the form of a cluster's.
+server_name() {
+  local name
+  name="$(hostname 2>/dev/null | cut -d . -f 1 | tr '[:upper:]' '[:lower:]' | tr -cd 'a-z0-9-' | sed 's/^-*//; s/-*$//')"
+  echo "${name:-server}"
+}
+
+# server_free_domain is a domain that needs no set-up: a public DNS service answers for it with the
+# address in its first label.
+server_free_domain() {
+  [[ $PIPEOPS_NAME_SERVICE != none && $PIPEOPS_ADDRESS =~ ^[0-9]+(\.[0-9]+){3}$ ]] || return 0
+  echo "${PIPEOPS_ADDRESS//./-}.$PIPEOPS_NAME_SERVICE"
+}
+
+# server_check prints what is wrong with the settings of a server, a line each.
+server_check() {
+  [[ $PIPEOPS_ADDRESS =~ ^[A-Za-z0-9.:-]+$ && $PIPEOPS_ADDRESS != *:* ]] ||
+    echo "PIPEOPS_ADDRESS=$PIPEOPS_ADDRESS: name this machine's IPv4 address or host name (--address)"
+  [[ $PIPEOPS_DOMAIN =~ ^[a-z0-9-]+(\.[a-z0-9-]+)+$ ]] ||
+    echo "PIPEOPS_DOMAIN=$PIPEOPS_DOMAIN: name a domain for Apps, for which *.DOMAIN leads to this machine in DNS (--domain apps.example.com)"
+  [[ $PIPEOPS_NAME_SERVICE =~ ^[a-z0-9.-]+$ ]] ||
+    echo "PIPEOPS_NAME_SERVICE=$PIPEOPS_NAME_SERVICE: use none, or the domain of a service like sslip.io"
+  [[ -z $PIPEOPS_GATEWAY_CA || $PIPEOPS_GATEWAY_CA == internal || $PIPEOPS_GATEWAY_CA =~ ^https://[^[:space:]]+$ ]] ||
+    echo "PIPEOPS_GATEWAY_CA=$PIPEOPS_GATEWAY_CA: use internal, or the https URL of an ACME directory"
+}
+
+# address_private ADDRESS: only machines of its network reach it (RFC 1918, 3927, 6598).
+address_private() {
+  [[ $1 =~ ^(10\.|127\.|169\.254\.|192\.168\.|172\.(1[6-9]|2[0-9]|3[01])\.|100\.(6[4-9]|[7-9][0-9]|1[01][0-9]|12[0-7])\.) ]]
+}
+
+# server_ca chooses who signs the certificates of Apps: Let's Encrypt, if it can reach this machine
+# and this machine reaches it.
+server_ca() {
+  [[ -z $PIPEOPS_GATEWAY_CA ]] || return 0
+  PIPEOPS_GATEWAY_CA=internal
+  if [[ -n $PIPEOPS_BUNDLE ]]; then return 0; fi
+  if address_private "$PIPEOPS_ADDRESS" && [[ $PIPEOPS_DOMAIN == "$(server_free_domain)" ]]; then return 0; fi
+  ca_arguments
+  ! logged curl -fsS --proto '=https' --connect-timeout 5 --max-time 15 "${ca_args[@]}" -o /dev/null "$LETS_ENCRYPT" ||
+    PIPEOPS_GATEWAY_CA="$LETS_ENCRYPT"
+}
+
+# controlplane_ensure brings the control plane to the wanted version and settings, and starts it.
+controlplane_ensure() {
+  local before
+  step "the control plane $PIPEOPS_VERSION at $PIPEOPS_CONTROL_PLANE_URL"
+  ! would "install pipeops-controlplane, pipeops-runner and pipeops-agent, and start the control plane as a service" || return 0
+  record controlplane service
+  server_ca
+  before="$(controlplane_files)"
+  controlplane_programs
+  controlplane_config | put "$CONTROL_PLANE_ENV" 0600
+  [[ -e $CONTROL_PLANE_USER_ENV ]] || echo "# Your settings of the control plane. They count more than those in $CONTROL_PLANE_ENV." | put "$CONTROL_PLANE_USER_ENV" 0600
+  controlplane_dropin | put "$CONTROL_PLANE_UNITS/$CONTROL_PLANE_UNIT.d/server.conf" 0644
+  if [[ $before == "$(controlplane_files)" ]] && systemctl is-active --quiet "$CONTROL_PLANE_UNIT"; then
+    say "    it is installed and runs"
+    return 0
+  fi
+  logged systemctl daemon-reload || true
+  logged systemctl enable "$CONTROL_PLANE_UNIT" || true
+  # The unit reports that it has started when agents are served.
+  logged systemctl restart "$CONTROL_PLANE_UNIT" || controlplane_failed
+  logged systemctl enable --now pipeops-controlplane-backup.timer || true
+  server_keep
+}
+
+server_keep() {
+  printf '%s=%s\n' PIPEOPS_ADDRESS "$PIPEOPS_ADDRESS" CLUSTER_NAME "$CLUSTER_NAME" PIPEOPS_DOMAIN "$PIPEOPS_DOMAIN" \
+    PIPEOPS_GATEWAY_CA "$PIPEOPS_GATEWAY_CA" >"$STATE_DIR/server"
+}
+
+controlplane_failed() {
+  logged journalctl -u "$CONTROL_PLANE_UNIT" -n 15 --no-pager -o cat || true
+  fail "$EXIT_CONTROL_PLANE" PO-9205 "the control plane did not start" "it says: ${last_output:-nothing}" "journalctl -u pipeops-controlplane -n 50 --no-pager"
+}
+
+# controlplane_files prints checksums of all that the service consists of.
+controlplane_files() {
+  { cat "$bin_dir/pipeops-controlplane" "$CONTROL_PLANE_UNITS"/pipeops-controlplane* "$CONTROL_PLANE_UNITS/$CONTROL_PLANE_UNIT.d/server.conf" \
+    "$CONTROL_PLANE_ENV" "$CONTROL_PLANE_USER_ENV" 2>/dev/null || true; } | sha256sum
+}
+
+controlplane_config() {
+  cat <<ENV
+# Made by PipeOps' install.sh server. Settings of yours go into $CONTROL_PLANE_USER_ENV.
+PIPEOPS_ADVERTISE_API=https://$PIPEOPS_ADDRESS:8443
+PIPEOPS_ADVERTISE_TUNNEL=$PIPEOPS_ADDRESS:7000
+PIPEOPS_ADVERTISE_EDGE=$PIPEOPS_ADDRESS:8444
+PIPEOPS_GATEWAY_DOMAIN=$PIPEOPS_DOMAIN
+PIPEOPS_GATEWAY_CONSOLE=true
+PIPEOPS_GATEWAY_CA=$PIPEOPS_GATEWAY_CA
+ENV
+}
+
+controlplane_dropin() {
+  cat <<UNIT
+# Made by PipeOps' install.sh server.
+[Service]
+EnvironmentFile=
+EnvironmentFile=$CONTROL_PLANE_ENV
+EnvironmentFile=-$CONTROL_PLANE_USER_ENV
+UNIT
+}
+
+# controlplane_programs installs the programs and the units of a release's archive.
+controlplane_programs() {
+  local number="${PIPEOPS_VERSION#v}" archive name
+  if [[ $(state_names programs) == "$PIPEOPS_VERSION" && -x $bin_dir/pipeops-controlplane && -x $bin_dir/pipeops-runner && -x $bin_dir/pipeops-agent ]]; then
+    return 0
+  fi
+  archive="pipeops_${number}_linux_${facts[ARCH]}"
+  say "    downloading $archive"
+  fetch_release "$archive.tar.gz" "$tmp_dir/programs.tar.gz"
+  mkdir -p "$tmp_dir/programs"
+  logged tar -xzf "$tmp_dir/programs.tar.gz" -C "$tmp_dir/programs" --strip-components=1 --no-same-owner ||
+    fail "$EXIT_MACHINE" PO-9115 "$archive.tar.gz cannot be unpacked" "tar says: $last_output" "$(install_hint tar); df -h $STATE_DIR"
+  for name in pipeops-controlplane pipeops-runner pipeops-agent; do
+    program_install "$name" "$tmp_dir/programs/$name"
+  done
+  for name in "$CONTROL_PLANE_UNIT" pipeops-controlplane-backup.service pipeops-controlplane-backup.timer; do
+    put "$CONTROL_PLANE_UNITS/$name" 0644 <"$tmp_dir/programs/deployments/systemd/$name"
+  done
+  state_replace programs "$PIPEOPS_VERSION"
+}
+
+# as_root runs a program of ours as root's own login would: sudo -E keeps the home of another user.
+as_root() { env -u XDG_CONFIG_HOME -u PIPEOPS_CONTEXT -u PIPEOPS_RUNNER_CREDENTIALS HOME="$(root_home)" "$@"; }
+
+root_home() { getent passwd 0 | cut -d : -f 6; }
+
+# server_token makes the token of the agent on this machine, if it has to register.
+server_token() {
+  ! agent_registered || return 0
+  AGENT_TOKEN="$(as_root "$bin_dir/pipeops-controlplane" token create --name "$CLUSTER_NAME" 2>"$tmp_dir/why")" ||
+    fail "$EXIT_CONTROL_PLANE" PO-9205 "the control plane gave no token" "it says: $(tail -n 3 "$tmp_dir/why")" "pipeops-controlplane ready"
+}
+
+# server_access gives root the command lines, once: as an operator, and as a Runner.
+server_access() {
+  local runner="$CLUSTER_NAME-root" contexts
+  ! state_has access root || return 0
+  step "root's command lines"
+  contexts="$(root_home)/.config/pipeops"
+  make_dir "${contexts%/*}"
+  [[ -e $contexts ]] || record tree "$contexts"
+  logged as_root "$bin_dir/pipeops-controlplane" login "$CONTROL_PLANE_DATA/admin.json" ||
+    fail "$EXIT_CONTROL_PLANE" PO-9205 "root cannot sign in" "pipeops-controlplane says: $last_output" "pipeops-controlplane ready"
+  # The credentials go from one to the other, past files and arguments.
+  as_root "$bin_dir/pipeops-controlplane" runner create "$runner" --force -o - 2>"$tmp_dir/why" |
+    as_root "$bin_dir/pipeops-runner" login - --agent "$CLUSTER_NAME" >>"$tmp_dir/why" 2>&1 ||
+    fail "$EXIT_CONTROL_PLANE" PO-9205 "root gets no credentials of a Runner" "$(tail -n 3 "$tmp_dir/why")" "pipeops-controlplane ready"
+  record access root
+}
+
+# server_sample deploys an App from the agent's image, once, so that a public URL answers.
+server_sample() {
+  local image
+  ! state_has sample hello || return 0
+  step "a sample App"
+  image="$(sed -n 's/^ *image: //p' "$tmp_dir/agent.yaml" | head -n 1)"
+  logged as_root "$bin_dir/pipeops-runner" deploy hello --image "$image" --port 8080 --probe-path / --memory 16Mi:64Mi --public -- sample ||
+    say "    note: it is not public yet: ${last_output##*$'\n'} (see: pipeops-runner status hello)"
+  record sample hello
+}
+
+# server_url prints the sample's URL, or nothing.
+server_url() {
+  as_root "$bin_dir/pipeops-runner" status hello -o 'jsonpath={.status.publicUrls[0]}' 2>/dev/null || true
+}
+
+# server_told prints what a person does next. The link signs one browser in, so the log leaves it out.
+server_told() {
+  local link url
+  link="$(as_root "$bin_dir/pipeops-controlplane" console --no-browser 2>/dev/null)" || true
+  url="$(server_url)"
+  say "==> done, after $SECONDS s"
+  printf '    console:   %s\n' "${link:-pipeops-controlplane console}"
+  [[ -z $url ]] || say "    sample:    $url"
+  say "    deploy:    pipeops-runner deploy web --image docker.io/nginxinc/nginx-unprivileged:1.29 --port 8080 --public"
+  say "    laptop:    ssh root@$PIPEOPS_ADDRESS pipeops-controlplane runner create laptop -o - | pipeops-runner login - --agent $CLUSTER_NAME"
+  say "    a machine: pipeops-controlplane token create"
+  if [[ $PIPEOPS_GATEWAY_CA == internal ]]; then
+    say "    note: browsers do not trust the certificates yet: import what this prints: pipeops-controlplane gateway ca get"
+  fi
+  say "    ports:     80, 443 (also UDP), 7000, 8443 and 8444 have to be open"
+}
+
+controlplane_remove() {
+  [[ -n $(state_names controlplane) ]] || return 0
+  step "the control plane with its CA and its database"
+  logged systemctl disable --now "$CONTROL_PLANE_UNIT" pipeops-controlplane-backup.timer || true
+  rm -rf /var/lib/private/pipeops-controlplane* "$CONTROL_PLANE_DATA" "$CONTROL_PLANE_DATA"-backup
+}
+
 # ---------------------------------------------------------------- install
 
 command_install() {
+  ! state_has controlplane service || with_control_plane=yes
   if [[ -z $facts_file ]]; then
     facts_collect
+    [[ $with_control_plane == no ]] || server_settings
     settings_check
   else
     facts_replay "$facts_file"
+    [[ $with_control_plane == no ]] || server_settings
   fi
   decide
   decision_print
@@ -2238,6 +2508,7 @@ install_server() {
     *) docker_cluster_ensure ;;
   esac
   [[ $dry_run == yes || $decided == k3s ]] || kube_reachable
+  [[ $with_control_plane == no ]] || server_ready
   kube_apply
   components_start
   if [[ $dry_run == yes ]]; then
@@ -2245,6 +2516,10 @@ install_server() {
     return 0
   fi
   if ! agent_await; then agent_failed; fi
+  [[ $with_control_plane == no ]] || {
+    server_finish
+    return
+  }
   say "==> $CLUSTER_NAME is registered with $PIPEOPS_CONTROL_PLANE_URL, after $SECONDS s"
   say "    kubectl:    ${kube[*]}"
   say "    dashboard:  pipeops-agent dashboard    (docs/cluster-owner/dashboard.md)"
@@ -2267,7 +2542,7 @@ install_worker() {
 # preflight finds out, before anything is changed, whether it can work at all.
 preflight() {
   command -v curl >/dev/null || fail "$EXIT_MACHINE" PO-9012 "curl is not installed" "downloads and checks need it" "$(install_hint curl)"
-  [[ $NODE_TYPE == server ]] || return 0
+  [[ $NODE_TYPE == server && $with_control_plane == no ]] || return 0
   local code=0
   control_plane_date || code=$?
   ((code == 0)) || preflight_unreachable "$code"
@@ -2321,6 +2596,35 @@ clock_difference() {
   difference="${difference#-}"
 }
 
+# ---------------------------------------------------------------- server
+
+# command_server makes this machine a server: Kubernetes, the control plane and an agent. It differs
+# from command_install in what the agent registers with, which is here.
+command_server() {
+  CLUSTER_TYPE=k3s with_control_plane=yes
+  command_install
+}
+
+# server_ready is what an agent on this machine needs of its control plane.
+server_ready() {
+  controlplane_ensure
+  [[ $dry_run == yes ]] || server_token
+}
+
+# server_finish gives root what it needs to begin.
+server_finish() {
+  local code=0
+  server_access
+  server_sample
+  (components_finish) || code=$? # what follows is true without them
+  components_running=no
+  server_told
+  ((code == 0)) || {
+    failed=yes
+    exit "$code"
+  }
+}
+
 # ---------------------------------------------------------------- uninstall
 
 with_apps=no
@@ -2349,6 +2653,7 @@ command_uninstall() {
 uninstall_confirm() {
   local what="all that is listed above"
   [[ -z $(state_names k3s)$(state_names cluster) ]] || what="this Kubernetes with everything in it"
+  [[ -z $(state_names controlplane) ]] || what+=", and the control plane with its CA, its database and their backups"
   ask "Remove $what?" ||
     fail "$EXIT_DECISION" PO-9017 "it was not confirmed" "without a terminal it cannot ask" "run it with --yes"
 }
@@ -2476,6 +2781,7 @@ uninstall_machine() {
     # What its own script leaves when it was never run to its end.
     [[ ! -e $K3S_CONFIG ]] || rm -rf /etc/rancher/k3s
   done
+  controlplane_remove
   for tool in $(state_names cluster); do
     step "$tool cluster \"pipeops\""
     docker_cluster_delete "$tool" || remains+=("$tool cluster: $last_output")
@@ -2486,6 +2792,10 @@ uninstall_machine() {
     rm -f "$path" || true
     if [[ -e $path ]]; then remains+=("$path"); else say "    $path"; fi
   done <<<"$(state_names file)"
+  while IFS= read -r path; do
+    [[ ! -d $path ]] || { rm -rf "$path" && say "    $path"; }
+  done <<<"$(state_names tree)"
+  [[ -z $(state_names controlplane) ]] || logged systemctl daemon-reload || true
   while IFS= read -r path; do
     [[ -d $path ]] || continue
     rmdir "$path" 2>/dev/null || say "    kept $path, which is not empty"
@@ -2527,6 +2837,7 @@ command_upgrade() {
   read -r -a kube <<<"$call"
   kube_reachable
   upgrade_choose || return 0
+  upgrade_server
   step "the agent to $PIPEOPS_VERSION"
   manifest_get
   if cmp -s "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"; then
@@ -2540,6 +2851,14 @@ command_upgrade() {
   agent_await || upgrade_back "$agent_trouble"
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
   say "==> upgraded, after $SECONDS s"
+}
+
+# upgrade_server moves the control plane of this machine, before the agents.
+upgrade_server() {
+  [[ -n $(state_names controlplane) && -z $PIPEOPS_MANIFEST ]] || return 0
+  with_control_plane=yes
+  server_settings
+  controlplane_ensure
 }
 
 # upgrade_choose finds the newest version if none was named. It returns whether there is something
@@ -2779,6 +3098,7 @@ command_doctor() {
   facts_collect
   tmp_open
   doctor_machine
+  doctor_server
   doctor_control_plane
   doctor_cluster
   doctor_agent
@@ -2857,6 +3177,17 @@ doctor_control_plane() {
   fi
 }
 
+# doctor_server checks the control plane that runs on this machine.
+doctor_server() {
+  [[ -n $(state_names controlplane) ]] || return 0
+  server_settings
+  if logged as_root "$bin_dir/pipeops-controlplane" ready --url https://127.0.0.1:8443; then
+    finding ok "control plane here" "it is ready"
+  else
+    finding failed "control plane here" "${last_output%%$'\n'*}" "journalctl -u pipeops-controlplane -n 50 --no-pager"
+  fi
+}
+
 doctor_cluster() {
   local role call
   for role in $(state_names k3s); do
@@ -2920,12 +3251,15 @@ doctor_agent_inside() {
 
 command_help() {
   cat <<'TEXT'
-Puts the PipeOps agent on this machine or into a cluster, and looks after it.
+Puts the PipeOps agent on this machine or into a cluster, and looks after it. Or makes this machine
+a server, which other machines can join.
 
   curl -fsSL https://github.com/pipeops/pipeops-vm-agent/releases/latest/download/install.sh | AGENT_TOKEN=... CLUSTER_NAME=... bash
   bash install.sh [COMMAND] [FLAGS]
 
 Commands
+  server         make this machine a server: k3s, the control plane with its gateway and console, an agent,
+                 and a sample App at a public URL. It needs no token
   install        (default) set up Kubernetes where there is none, install the agent, wait until it is registered
   cluster-info   what this machine is, and which Kubernetes would be chosen, and why
   upgrade        move the agent to the newest version, or that of --version, and back if it does not become healthy
@@ -2937,8 +3271,12 @@ Commands
   help           this
 
 Flags
+  --domain DOMAIN       server: domain of Apps, for which *.DOMAIN leads to this machine (by default
+                        A-B-C-D.sslip.io, which needs no DNS of yours)
+  --address ADDRESS     server: where other machines reach this one, if not at its own address
   --dry-run             say what would be done, and change nothing
   --yes, -y             answer yes to questions; without a terminal none is asked
+  --policy PRESET       what Runners may do, if there is no policy yet: viewer, deploy (default) or full
   --context NAME        use this kubectl context, an existing cluster
   --cluster-type TYPE   k3s, k3d, kind, minikube or existing
   --version VERSION     version of the agent
@@ -2955,6 +3293,8 @@ Environment
   COMPONENTS                      none, minimal, default, full, or names: what the cluster gets if it lacks it
   PRESET                          minimum, production, full-monitoring: resources of the agent, and components
   PIPEOPS_UPDATE_SIGNATURES       how many maintainers must have signed another version (1)
+  PIPEOPS_NAME_SERVICE            server: service like sslip.io for machines without a domain, or none
+  PIPEOPS_GATEWAY_CA              server: internal, or an ACME directory (Let's Encrypt, if it is reached)
   HTTPS_PROXY NO_PROXY PIPEOPS_CA_FILE PIPEOPS_MIRROR PIPEOPS_REGISTRY_MIRROR PIPEOPS_BUNDLE
   The rest, and the rules by which a Kubernetes is chosen: docs/cluster-owner/install.md
 
@@ -2964,6 +3304,7 @@ Exit codes
   2 wrong settings  6 wrong checksum           10 another run is at work
   3 root is needed  7 the cluster is not there 11 something could not be removed
  12 the agent is registered, and not all components are installed
+ 13 the control plane on this machine does not run
 TEXT
 }
 
@@ -2995,8 +3336,10 @@ cluster_info_server() {
 # ---------------------------------------------------------------- main
 
 command=install
+with_control_plane=no
 facts_file=""
 output=""
+server_flag=""
 
 usage_error() {
   printf 'error: %s\n  fix: install.sh help\n' "$1" >&2
@@ -3005,7 +3348,7 @@ usage_error() {
 
 arguments() {
   case "${1:-}" in
-    install | cluster-info | upgrade | uninstall | doctor | help)
+    install | server | cluster-info | upgrade | uninstall | doctor | help)
       command="$1"
       shift
       ;;
@@ -3019,7 +3362,7 @@ arguments() {
       -y | --yes) assume_yes=yes ;;
       --with-apps) with_apps=yes ;;
       --kubernetes) upgrade_kubernetes=yes ;;
-      --context | --cluster-type | --version | --facts | -o)
+      --address | --domain | --policy | --context | --cluster-type | --version | --facts | -o)
         (($# > 1)) || usage_error "$1 needs a value"
         argument "$1" "$2"
         shift
@@ -3029,6 +3372,9 @@ arguments() {
     esac
     shift
   done
+  [[ -z $server_flag || $command == server ]] || usage_error "$server_flag is for server, not for $command"
+  [[ $command != server || $NODE_TYPE == server && -z $KUBE_CONTEXT && ${CLUSTER_TYPE:-k3s} == k3s ]] ||
+    usage_error "server sets up k3s as a server on this machine: leave out --context, --cluster-type and NODE_TYPE"
   [[ -z $output || $command == cluster-info || $command == doctor ]] || usage_error "-o is for cluster-info and doctor, not for $command"
   [[ $upgrade_kubernetes == no || $command == upgrade ]] || usage_error "--kubernetes is for upgrade, not for $command"
   [[ $upgrade_kubernetes == no || -z $version_named ]] || usage_error "--version and PIPEOPS_VERSION are of the agent: K3S_VERSION names that of k3s"
@@ -3038,6 +3384,9 @@ arguments() {
 
 argument() {
   case "$1" in
+    --address) PIPEOPS_ADDRESS="$2" server_flag="$1" ;;
+    --domain) PIPEOPS_DOMAIN="$2" server_flag="$1" ;;
+    --policy) PIPEOPS_POLICY="$2" ;;
     --context) KUBE_CONTEXT="$2" ;;
     --cluster-type) CLUSTER_TYPE="$2" ;;
     --version) PIPEOPS_VERSION="$2" version_named=yes ;;

@@ -9,6 +9,7 @@ command_doctor() {
   facts_collect
   tmp_open
   doctor_machine
+  doctor_server
   doctor_control_plane
   doctor_cluster
   doctor_agent
@@ -84,6 +85,17 @@ doctor_control_plane() {
     finding ok "clock" "$difference s off the control plane's"
   else
     finding failed "clock" "$difference s off the control plane's" "timedatectl set-ntp true"
+  fi
+}
+
+# doctor_server checks the control plane that runs on this machine.
+doctor_server() {
+  [[ -n $(state_names controlplane) ]] || return 0
+  server_settings
+  if logged as_root "$bin_dir/pipeops-controlplane" ready --url https://127.0.0.1:8443; then
+    finding ok "control plane here" "it is ready"
+  else
+    finding failed "control plane here" "${last_output%%$'\n'*}" "journalctl -u pipeops-controlplane -n 50 --no-pager"
   fi
 }
 

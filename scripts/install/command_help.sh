@@ -2,12 +2,15 @@
 
 command_help() {
   cat <<'TEXT'
-Puts the PipeOps agent on this machine or into a cluster, and looks after it.
+Puts the PipeOps agent on this machine or into a cluster, and looks after it. Or makes this machine
+a server, which other machines can join.
 
   curl -fsSL https://github.com/pipeops/pipeops-vm-agent/releases/latest/download/install.sh | AGENT_TOKEN=... CLUSTER_NAME=... bash
   bash install.sh [COMMAND] [FLAGS]
 
 Commands
+  server         make this machine a server: k3s, the control plane with its gateway and console, an agent,
+                 and a sample App at a public URL. It needs no token
   install        (default) set up Kubernetes where there is none, install the agent, wait until it is registered
   cluster-info   what this machine is, and which Kubernetes would be chosen, and why
   upgrade        move the agent to the newest version, or that of --version, and back if it does not become healthy
@@ -19,8 +22,12 @@ Commands
   help           this
 
 Flags
+  --domain DOMAIN       server: domain of Apps, for which *.DOMAIN leads to this machine (by default
+                        A-B-C-D.sslip.io, which needs no DNS of yours)
+  --address ADDRESS     server: where other machines reach this one, if not at its own address
   --dry-run             say what would be done, and change nothing
   --yes, -y             answer yes to questions; without a terminal none is asked
+  --policy PRESET       what Runners may do, if there is no policy yet: viewer, deploy (default) or full
   --context NAME        use this kubectl context, an existing cluster
   --cluster-type TYPE   k3s, k3d, kind, minikube or existing
   --version VERSION     version of the agent
@@ -37,6 +44,8 @@ Environment
   COMPONENTS                      none, minimal, default, full, or names: what the cluster gets if it lacks it
   PRESET                          minimum, production, full-monitoring: resources of the agent, and components
   PIPEOPS_UPDATE_SIGNATURES       how many maintainers must have signed another version (1)
+  PIPEOPS_NAME_SERVICE            server: service like sslip.io for machines without a domain, or none
+  PIPEOPS_GATEWAY_CA              server: internal, or an ACME directory (Let's Encrypt, if it is reached)
   HTTPS_PROXY NO_PROXY PIPEOPS_CA_FILE PIPEOPS_MIRROR PIPEOPS_REGISTRY_MIRROR PIPEOPS_BUNDLE
   The rest, and the rules by which a Kubernetes is chosen: docs/cluster-owner/install.md
 
@@ -46,6 +55,7 @@ Exit codes
   2 wrong settings  6 wrong checksum           10 another run is at work
   3 root is needed  7 the cluster is not there 11 something could not be removed
  12 the agent is registered, and not all components are installed
+ 13 the control plane on this machine does not run
 TEXT
 }
 

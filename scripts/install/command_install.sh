@@ -1,11 +1,14 @@
 # ---------------------------------------------------------------- install
 
 command_install() {
+  ! state_has controlplane service || with_control_plane=yes
   if [[ -z $facts_file ]]; then
     facts_collect
+    [[ $with_control_plane == no ]] || server_settings
     settings_check
   else
     facts_replay "$facts_file"
+    [[ $with_control_plane == no ]] || server_settings
   fi
   decide
   decision_print
@@ -33,6 +36,7 @@ install_server() {
     *) docker_cluster_ensure ;;
   esac
   [[ $dry_run == yes || $decided == k3s ]] || kube_reachable
+  [[ $with_control_plane == no ]] || server_ready
   kube_apply
   components_start
   if [[ $dry_run == yes ]]; then
@@ -40,6 +44,10 @@ install_server() {
     return 0
   fi
   if ! agent_await; then agent_failed; fi
+  [[ $with_control_plane == no ]] || {
+    server_finish
+    return
+  }
   say "==> $CLUSTER_NAME is registered with $PIPEOPS_CONTROL_PLANE_URL, after $SECONDS s"
   say "    kubectl:    ${kube[*]}"
   say "    dashboard:  pipeops-agent dashboard    (docs/cluster-owner/dashboard.md)"
@@ -62,7 +70,7 @@ install_worker() {
 # preflight finds out, before anything is changed, whether it can work at all.
 preflight() {
   command -v curl >/dev/null || fail "$EXIT_MACHINE" PO-9012 "curl is not installed" "downloads and checks need it" "$(install_hint curl)"
-  [[ $NODE_TYPE == server ]] || return 0
+  [[ $NODE_TYPE == server && $with_control_plane == no ]] || return 0
   local code=0
   control_plane_date || code=$?
   ((code == 0)) || preflight_unreachable "$code"

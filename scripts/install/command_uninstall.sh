@@ -26,6 +26,7 @@ command_uninstall() {
 uninstall_confirm() {
   local what="all that is listed above"
   [[ -z $(state_names k3s)$(state_names cluster) ]] || what="this Kubernetes with everything in it"
+  [[ -z $(state_names controlplane) ]] || what+=", and the control plane with its CA, its database and their backups"
   ask "Remove $what?" ||
     fail "$EXIT_DECISION" PO-9017 "it was not confirmed" "without a terminal it cannot ask" "run it with --yes"
 }
@@ -153,6 +154,7 @@ uninstall_machine() {
     # What its own script leaves when it was never run to its end.
     [[ ! -e $K3S_CONFIG ]] || rm -rf /etc/rancher/k3s
   done
+  controlplane_remove
   for tool in $(state_names cluster); do
     step "$tool cluster \"pipeops\""
     docker_cluster_delete "$tool" || remains+=("$tool cluster: $last_output")
@@ -163,6 +165,10 @@ uninstall_machine() {
     rm -f "$path" || true
     if [[ -e $path ]]; then remains+=("$path"); else say "    $path"; fi
   done <<<"$(state_names file)"
+  while IFS= read -r path; do
+    [[ ! -d $path ]] || { rm -rf "$path" && say "    $path"; }
+  done <<<"$(state_names tree)"
+  [[ -z $(state_names controlplane) ]] || logged systemctl daemon-reload || true
   while IFS= read -r path; do
     [[ -d $path ]] || continue
     rmdir "$path" 2>/dev/null || say "    kept $path, which is not empty"

@@ -12,6 +12,7 @@ command_upgrade() {
   read -r -a kube <<<"$call"
   kube_reachable
   upgrade_choose || return 0
+  upgrade_server
   step "the agent to $PIPEOPS_VERSION"
   manifest_get
   if cmp -s "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"; then
@@ -25,6 +26,14 @@ command_upgrade() {
   agent_await || upgrade_back "$agent_trouble"
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
   say "==> upgraded, after $SECONDS s"
+}
+
+# upgrade_server moves the control plane of this machine, before the agents.
+upgrade_server() {
+  [[ -n $(state_names controlplane) && -z $PIPEOPS_MANIFEST ]] || return 0
+  with_control_plane=yes
+  server_settings
+  controlplane_ensure
 }
 
 # upgrade_choose finds the newest version if none was named. It returns whether there is something

@@ -45,7 +45,10 @@ components_start() {
   components_verify
   [[ $decided != k3s ]] || k3s_settled
   components_before
-  components_job "$tmp_dir/agent.yaml" install --set "$components_wanted"
+  # Where the gateway is, an ingress controller would find its ports taken.
+  local except=()
+  [[ $with_control_plane == no || -n $COMPONENTS ]] || except=(--except ingress)
+  components_job "$tmp_dir/agent.yaml" install --set "$components_wanted" "${except[@]}"
 }
 
 # components_present sets REPLY to the components that are installed, in a line.

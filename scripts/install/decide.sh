@@ -94,6 +94,7 @@ decide_k3s() {
   [[ ${facts[INIT]} == systemd || ${facts[INIT]} == openrc ]] || obstacle "$EXIT_MACHINE" PO-9006 "nothing could keep k3s running" \
     "neither systemd nor OpenRC runs (INIT=${facts[INIT]})" "boot with an init system, or use CLUSTER_TYPE=k3d with Docker"
   decide_k3s_flags
+  decide_control_plane
   decide_k3s_resources
   decide_k3s_cgroups
   decide_k3s_conflicts
@@ -118,6 +119,18 @@ decide_k3s_flags() {
     k3s_flags+=("flannel-backend=host-gw" "tls-san=127.0.0.1")
     remarks+=("WSL2: workers cannot join, and it runs while Windows keeps WSL running")
   fi
+}
+
+# decide_control_plane: the machine's ports are the gateway's. k3s' Traefik would take 80 and 443, and
+# its load balancer any port that a Service names.
+decide_control_plane() {
+  [[ ${facts[WANT_CONTROL_PLANE]:-no} == yes ]] || return 0
+  k3s_flags+=("disable=traefik" "disable=servicelb")
+  remarks+=("the gateway serves ports 80 and 443 of this machine, so k3s comes without Traefik and its load balancer")
+  [[ ${facts[INIT]} == systemd ]] || obstacle "$EXIT_MACHINE" PO-9006 "nothing could keep the control plane running" \
+    "its service is for systemd (INIT=${facts[INIT]})" "use a machine with systemd, or the chart pipeops-controlplane"
+  ! address_private "${facts[ADDRESS]:-}" || [[ -n $PIPEOPS_ADDRESS && $PIPEOPS_ADDRESS != "${facts[ADDRESS]}" ]] ||
+    remarks+=("${facts[ADDRESS]} is a private address: if the machine has a public one, name it: --address")
 }
 
 decide_k3s_resources() {
@@ -166,17 +179,32 @@ decide_k3s_cgroups() {
 }
 
 decide_k3s_conflicts() {
-  local other="${facts[KUBERNETES]:-}"
+  local other="${facts[KUBERNETES]:-}" taken
+  taken="$(ports_taken)"
   if [[ ${facts[K3S_OURS]:-no} == no && -n $other ]]; then
     obstacle "$EXIT_DECISION" PO-9014 "this machine has $other already, and not from this installer" "a second Kubernetes would fight with it over ports and iptables" \
       "use it: --context NAME with its KUBECONFIG; or remove it first"
-  elif [[ ${facts[K3S_RUNS]:-no} == no && -n ${facts[PORTS_IN_USE]:-} ]]; then
-    obstacle "$EXIT_MACHINE" PO-9010 "port ${facts[PORTS_IN_USE]} is in use" "another program listens where k3s has to" \
-      "see which: ss -ltnp '( sport = :${facts[PORTS_IN_USE]%%,*} )', and stop it"
+  elif [[ -n $taken ]]; then
+    obstacle "$EXIT_MACHINE" PO-9010 "port $taken is in use" "another program listens where ${ports_for[${taken%%,*}]:-k3s} has to" \
+      "see which: ss -ltnp '( sport = :${taken%%,*} )', and stop it"
   fi
   local role="${facts[WANT_ROLE]:-server}"
   [[ ${facts[K3S_OURS]:-no} == no || ${facts[K3S_OURS]} == "$role" ]] ||
     obstacle "$EXIT_DECISION" PO-9014 "this machine is a k3s ${facts[K3S_OURS]} already" "it cannot be a $role too" "uninstall first: install.sh uninstall"
+}
+
+K3S_PORTS="6443 10250"
+declare -A ports_for=([80]="the gateway" [443]="the gateway" [7000]="the control plane" [8443]="the control plane" [8444]="the control plane")
+
+# ports_taken prints the ports that others use of those that are wanted, with commas.
+ports_taken() {
+  local wanted="" port taken=""
+  [[ ${facts[K3S_RUNS]:-no} == yes ]] || wanted="$K3S_PORTS"
+  [[ ${facts[WANT_CONTROL_PLANE]:-no} == no || ${facts[CONTROL_PLANE]:-no} == yes ]] || wanted+=" $CONTROL_PLANE_PORTS"
+  for port in $wanted; do
+    [[ ,${facts[PORTS_IN_USE]:-}, != *",$port,"* ]] || taken+="${taken:+,}$port"
+  done
+  echo "$taken"
 }
 
 decide_in_docker() {

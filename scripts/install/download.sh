@@ -123,13 +123,23 @@ fetch_manifest() {
     verify "$1" "$RELEASE_MANIFEST_SHA256" agent.yaml
     return
   fi
-  tmp_open
-  fetch "$folder/SHA256SUMS" "$tmp_dir/SHA256SUMS"
-  [[ -z $RELEASE_KEYS ]] || fetch "$folder/SHA256SUMS.minisig" "$tmp_dir/SHA256SUMS.minisig"
-  signature_check "$tmp_dir/SHA256SUMS" "pipeops $PIPEOPS_VERSION SHA256SUMS"
-  fetch "$folder/agent.yaml" "$1"
-  verify "$1" "$(sum_in "$tmp_dir/SHA256SUMS" agent.yaml)" agent.yaml
+  fetch_release agent.yaml "$1"
 }
+
+# fetch_release NAME FILE gets a file of the release, whose list of checksums has to be signed.
+fetch_release() {
+  local folder="$RELEASES_URL/$PIPEOPS_VERSION"
+  tmp_open
+  if [[ $release_listed != "$PIPEOPS_VERSION" ]]; then
+    fetch "$folder/SHA256SUMS" "$tmp_dir/SHA256SUMS"
+    [[ -z $RELEASE_KEYS ]] || fetch "$folder/SHA256SUMS.minisig" "$tmp_dir/SHA256SUMS.minisig"
+    signature_check "$tmp_dir/SHA256SUMS" "pipeops $PIPEOPS_VERSION SHA256SUMS"
+    release_listed="$PIPEOPS_VERSION"
+  fi
+  fetch "$folder/$1" "$2"
+  verify "$2" "$(sum_in "$tmp_dir/SHA256SUMS" "$1")" "$1"
+}
+release_listed=""
 
 # newest_version sets PIPEOPS_VERSION to what the release site calls the newest.
 newest_version() {

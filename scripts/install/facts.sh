@@ -179,10 +179,11 @@ facts_resources() {
   fi
 }
 
-# facts_network tells which ports of those that k3s wants are in use, and of a proxy.
+# facts_network tells the address, which ports of those that are wanted are in use, and of a proxy.
 facts_network() {
   local used="" port hex
-  for port in 6443 10250; do
+  fact ADDRESS "$(ip -o route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([^ ]*\).*/\1/p')"
+  for port in $K3S_PORTS $CONTROL_PLANE_PORTS; do
     printf -v hex '%04X' "$port"
     # One of them is missing where there is no IPv6, or nothing else.
     if { cat "$FACTS_ROOT"/proc/net/tcp "$FACTS_ROOT"/proc/net/tcp6 2>/dev/null || true; } |
@@ -207,6 +208,8 @@ facts_kubernetes() {
   ! state_has k3s agent || fact K3S_OURS agent
   # What root has installed, an ordinary user cannot read of.
   [[ ${facts[ROOT]} == yes || ! -d $FACTS_ROOT/var/lib/pipeops-install ]] || fact K3S_OURS server
+  fact CONTROL_PLANE no
+  ! state_has controlplane service || fact CONTROL_PLANE yes
   fact K3S_RUNS no
   [[ ${facts[K3S_OURS]} == no ]] || ! k3s_active "${facts[K3S_OURS]}" || fact K3S_RUNS yes
   fact KUBECONFIG_CONTEXT ""
@@ -233,11 +236,12 @@ facts_wanted() {
   fact WANT_ROLE "$NODE_TYPE"
   fact WANT_CONTEXT "$KUBE_CONTEXT"
   fact WANT_PRESET "$PRESET"
+  fact WANT_CONTROL_PLANE "$with_control_plane"
 }
 
 facts_keys=(OS ARCH DISTRO DISTRO_VERSION PACKAGE_MANAGER INIT VIRTUALIZATION WSL CONTAINER USER_NAMESPACE PRIVILEGED SELINUX ROOT TERMINAL
-  MEMORY_MB CPUS DISK_FREE_MB CGROUPS PORTS_IN_USE PROXY KUBERNETES K3S_OURS K3S_RUNS KUBECONFIG_CONTEXT DOCKER TOOLS
-  WANT_TYPE WANT_ROLE WANT_CONTEXT WANT_PRESET)
+  MEMORY_MB CPUS DISK_FREE_MB CGROUPS ADDRESS PORTS_IN_USE PROXY KUBERNETES K3S_OURS K3S_RUNS CONTROL_PLANE KUBECONFIG_CONTEXT DOCKER TOOLS
+  WANT_TYPE WANT_ROLE WANT_CONTEXT WANT_PRESET WANT_CONTROL_PLANE)
 
 # fact_sound KEY VALUE says whether a recorded value is one that this script could have written.
 fact_sound() {
@@ -245,7 +249,7 @@ fact_sound() {
   case "$1" in
     MEMORY_MB | DISK_FREE_MB | CPUS) [[ $2 =~ ^[0-9]{1,12}$ ]] ;;
     PORTS_IN_USE) [[ $2 =~ ^[0-9,]{0,64}$ ]] ;;
-    USER_NAMESPACE | PRIVILEGED | ROOT | TERMINAL | K3S_RUNS) [[ $2 == yes || $2 == no ]] ;;
+    USER_NAMESPACE | PRIVILEGED | ROOT | TERMINAL | K3S_RUNS | CONTROL_PLANE | WANT_CONTROL_PLANE) [[ $2 == yes || $2 == no ]] ;;
     *) [[ " ${facts_keys[*]} " == *" $1 "* && $2 =~ $words ]] ;;
   esac
 }
@@ -270,6 +274,7 @@ facts_wanted_override() {
   [[ -z $CLUSTER_TYPE ]] || fact WANT_TYPE "$CLUSTER_TYPE"
   [[ -z $KUBE_CONTEXT ]] || fact WANT_CONTEXT "$KUBE_CONTEXT"
   [[ -z $PRESET ]] || fact WANT_PRESET "$PRESET"
+  [[ $with_control_plane == no ]] || fact WANT_CONTROL_PLANE yes
   [[ $NODE_TYPE == server ]] || fact WANT_ROLE "$NODE_TYPE"
 }
 

@@ -68,7 +68,7 @@ k3s_config() {
   for flag in "${k3s_flags[@]}"; do
     key="${flag%%=*}"
     case "$key" in
-      kubelet-arg | kube-proxy-arg | tls-san)
+      kubelet-arg | kube-proxy-arg | tls-san | disable)
         [[ $seen != *" $key "* ]] || continue
         seen+=" $key "
         echo "$key+:" # added to the user's own

@@ -52,13 +52,16 @@ kube_read() {
 kube_apply() {
   local code=0
   step "the agent $PIPEOPS_VERSION into the cluster"
-  ! would "apply the agent's manifest, its settings and token, and the namespaces production, beta and monitoring" || return 0
+  ! would "apply the agent's manifest, its settings and token, and the namespace monitoring; the agent creates production and beta" || return 0
   manifest_get
   namespaces_known="$("${kube[@]}" get namespaces -o 'go-template={{range .items}}{{.metadata.name}}={{with .metadata.labels}}{{index . "app.kubernetes.io/managed-by"}}{{end}};{{end}}')" ||
     fail "$EXIT_CLUSTER" PO-9204 "the cluster's namespaces cannot be listed" "the account of this kubeconfig may not do so" "use an administrator's kubeconfig"
   settings_versions >"$tmp_dir/before"
   token_is_needed=yes
   ! agent_registered || token_is_needed=no
+  policy_is_there=no
+  ! kube_read -n "$NAMESPACE" get configmap/pipeops-policy -o name || policy_is_there=yes
+  [[ -z $PIPEOPS_POLICY || $policy_is_there == no ]] || say "    note: there is a policy already, which stays: ${kube[*]} -n $NAMESPACE get configmap pipeops-policy -o yaml"
   agent_of_others
   record agent "${kube[*]}"
   preset_keep
@@ -137,10 +140,7 @@ kube_objects() {
   object_token
   object_proxy
   object_ca
-  local name
-  for name in production beta; do
-    namespace_free "$name" && object_managed_namespace "$name"
-  done
+  object_policy
   [[ $namespaces_known == *";monitoring="* ]] || printf -- '---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: monitoring\n'
 }
 
@@ -173,39 +173,16 @@ object_token() {
   echo
 }
 
+# object_policy is what Runners may do, where the owner has not said it yet.
+object_policy() {
+  [[ -n $PIPEOPS_POLICY && $policy_is_there == no ]] || return 0
+  printf -- '---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: pipeops-policy\n  namespace: %s\ndata:\n  preset: %s\n' "$NAMESPACE" "$PIPEOPS_POLICY"
+}
+
 object_ca() {
   [[ -n $PIPEOPS_CA_FILE ]] || return 0
   printf -- '---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: pipeops-agent-ca\n  namespace: %s\ndata:\n  ca.crt: |\n' "$NAMESPACE"
   sed 's/^/    /' "$PIPEOPS_CA_FILE"
-}
-
-# object_managed_namespace is a namespace in which the agent may work.
-object_managed_namespace() {
-  cat <<YAML
----
-apiVersion: v1
-kind: Namespace
-metadata:
-  name: $1
-  labels:
-    app.kubernetes.io/managed-by: pipeops
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  name: pipeops-agent
-  namespace: $1
-  labels:
-    app.kubernetes.io/managed-by: pipeops
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: ClusterRole
-  name: pipeops-agent-namespace
-subjects:
-  - kind: ServiceAccount
-    name: pipeops-agent
-    namespace: $NAMESPACE
-YAML
 }
 
 # namespace_free returns whether a namespace does not exist, or is PipeOps' own. Others' namespaces

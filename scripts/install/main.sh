@@ -1,8 +1,10 @@
 # ---------------------------------------------------------------- main
 
 command=install
+with_control_plane=no
 facts_file=""
 output=""
+server_flag=""
 
 usage_error() {
   printf 'error: %s\n  fix: install.sh help\n' "$1" >&2
@@ -11,7 +13,7 @@ usage_error() {
 
 arguments() {
   case "${1:-}" in
-    install | cluster-info | upgrade | uninstall | doctor | help)
+    install | server | cluster-info | upgrade | uninstall | doctor | help)
       command="$1"
       shift
       ;;
@@ -25,7 +27,7 @@ arguments() {
       -y | --yes) assume_yes=yes ;;
       --with-apps) with_apps=yes ;;
       --kubernetes) upgrade_kubernetes=yes ;;
-      --context | --cluster-type | --version | --facts | -o)
+      --address | --domain | --policy | --context | --cluster-type | --version | --facts | -o)
         (($# > 1)) || usage_error "$1 needs a value"
         argument "$1" "$2"
         shift
@@ -35,6 +37,9 @@ arguments() {
     esac
     shift
   done
+  [[ -z $server_flag || $command == server ]] || usage_error "$server_flag is for server, not for $command"
+  [[ $command != server || $NODE_TYPE == server && -z $KUBE_CONTEXT && ${CLUSTER_TYPE:-k3s} == k3s ]] ||
+    usage_error "server sets up k3s as a server on this machine: leave out --context, --cluster-type and NODE_TYPE"
   [[ -z $output || $command == cluster-info || $command == doctor ]] || usage_error "-o is for cluster-info and doctor, not for $command"
   [[ $upgrade_kubernetes == no || $command == upgrade ]] || usage_error "--kubernetes is for upgrade, not for $command"
   [[ $upgrade_kubernetes == no || -z $version_named ]] || usage_error "--version and PIPEOPS_VERSION are of the agent: K3S_VERSION names that of k3s"
@@ -44,6 +49,9 @@ arguments() {
 
 argument() {
   case "$1" in
+    --address) PIPEOPS_ADDRESS="$2" server_flag="$1" ;;
+    --domain) PIPEOPS_DOMAIN="$2" server_flag="$1" ;;
+    --policy) PIPEOPS_POLICY="$2" ;;
     --context) KUBE_CONTEXT="$2" ;;
     --cluster-type) CLUSTER_TYPE="$2" ;;
     --version) PIPEOPS_VERSION="$2" version_named=yes ;;

@@ -20,7 +20,10 @@ NEWEST_URL="https://github.com/pipeops/pipeops-vm-agent/releases/latest/download
 
 # Exit codes, as docs/cluster-owner/install.md lists them.
 EXIT_UNEXPECTED=1 EXIT_USAGE=2 EXIT_ROOT=3 EXIT_MACHINE=4 EXIT_NETWORK=5 EXIT_CHECKSUM=6
-EXIT_CLUSTER=7 EXIT_DECISION=8 EXIT_AGENT=9 EXIT_BUSY=10 EXIT_REMAINS=11 EXIT_COMPONENTS=12
+EXIT_CLUSTER=7 EXIT_DECISION=8 EXIT_AGENT=9 EXIT_BUSY=10 EXIT_REMAINS=11 EXIT_COMPONENTS=12 EXIT_CONTROL_PLANE=13
+
+# The form of an enrolment token, as internal/controlapi has it.
+TOKEN_FORM='^pipeops_[a-z2-7]{16}_[a-z2-7]{52}(\.[0-9a-f]{64})?(@.+)?$'
 
 NAMESPACE="pipeops"
 AGENT_SELECTOR="app.kubernetes.io/name=pipeops-agent"
@@ -56,6 +59,11 @@ settings_load() {
   PIPEOPS_REGISTRY_MIRROR="${PIPEOPS_REGISTRY_MIRROR:-}"
   PIPEOPS_BUNDLE="${PIPEOPS_BUNDLE:-}"
   PIPEOPS_CA_FILE="${PIPEOPS_CA_FILE:-}"
+  PIPEOPS_POLICY="${PIPEOPS_POLICY:-}"
+  PIPEOPS_ADDRESS="${PIPEOPS_ADDRESS:-}"
+  PIPEOPS_DOMAIN="${PIPEOPS_DOMAIN:-}"
+  PIPEOPS_NAME_SERVICE="${PIPEOPS_NAME_SERVICE:-sslip.io}"
+  PIPEOPS_GATEWAY_CA="${PIPEOPS_GATEWAY_CA:-}"
   PIPEOPS_WAIT="${PIPEOPS_WAIT:-180}"
   # At once, and for each command: Bash would run what stands in a number.
   number "$PIPEOPS_WAIT" || fail "$EXIT_USAGE" PO-9002 "PIPEOPS_WAIT=$PIPEOPS_WAIT is not a number of seconds" \
@@ -107,7 +115,9 @@ settings_check() {
   local wrong=()
   case "$NODE_TYPE" in
     server)
-      [[ -n $AGENT_TOKEN ]] || agent_token_kept || wrong+=("AGENT_TOKEN is not set (make one: pipeops-controlplane token create)")
+      [[ -n $AGENT_TOKEN || $with_control_plane == yes ]] || agent_token_kept || wrong+=("AGENT_TOKEN is not set (make one: pipeops-controlplane token create)")
+      [[ -z $AGENT_TOKEN || ${AGENT_TOKEN//[[:space:]]/} =~ $TOKEN_FORM ]] ||
+        wrong+=("AGENT_TOKEN is not a token: it was cut off or changed (copy it again, or make one: pipeops-controlplane token create)")
       [[ -n $CLUSTER_NAME ]] || wrong+=("CLUSTER_NAME is not set (the name that the control plane lists, e.g. prod-1)")
       [[ -n $PIPEOPS_CONTROL_PLANE_URL ]] || wrong+=("PIPEOPS_CONTROL_PLANE_URL is not set, and no token carries it (https://HOST[:PORT])")
       ;;
@@ -121,10 +131,12 @@ settings_check() {
     wrong+=("CLUSTER_NAME=$CLUSTER_NAME: use a-z, 0-9 and -, at most 63")
   [[ -z $PIPEOPS_CONTROL_PLANE_URL || $PIPEOPS_CONTROL_PLANE_URL =~ ^https://[^/]+/?$ ]] ||
     wrong+=("PIPEOPS_CONTROL_PLANE_URL=$PIPEOPS_CONTROL_PLANE_URL: is to be https://HOST[:PORT]")
+  [[ $with_control_plane == no ]] || mapfile -t -O "${#wrong[@]}" wrong < <(server_check)
   case "$CLUSTER_TYPE" in
     "" | k3s | k3d | kind | minikube | existing) ;;
     *) wrong+=("CLUSTER_TYPE=$CLUSTER_TYPE: use k3s, k3d, kind, minikube or existing") ;;
   esac
+  [[ $PIPEOPS_POLICY =~ ^(viewer|deploy|full)?$ ]] || wrong+=("PIPEOPS_POLICY=$PIPEOPS_POLICY: use viewer, deploy or full")
   preset_valid || wrong+=("PRESET=$PRESET: use one of ${PRESETS[*]}")
   components_valid || wrong+=("COMPONENTS=$COMPONENTS: use none, minimal, default or full, or some of ${COMPONENTS_KNOWN[*]}")
   local setting

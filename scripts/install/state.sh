@@ -39,6 +39,12 @@ record() {
   state_has "$@" || printf '%s\n' "$*" >>"$STATE_DIR/installed"
 }
 
+# state_replace KIND NAME: of a kind there is one.
+state_replace() {
+  [[ ! -r $STATE_DIR/installed ]] || sed -i "/^$1 /d" "$STATE_DIR/installed"
+  record "$@"
+}
+
 state_has() {
   [[ -r $STATE_DIR/installed ]] && grep -qxF -- "$*" "$STATE_DIR/installed"
 }

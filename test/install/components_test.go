@@ -80,7 +80,7 @@ func TestComponents_Chosen(t *testing.T) {
 
 func TestComponents_RefusesUnknown(t *testing.T) {
 	for _, wrong := range []string{"everything", "vpa,nginx", "vpa;reboot"} {
-		said, code := script(t, []string{"COMPONENTS=" + wrong, "CLUSTER_NAME=a", "AGENT_TOKEN=pipeops_a_b@cp.example.com"}, "install", "--dry-run")
+		said, code := script(t, []string{"COMPONENTS=" + wrong, "CLUSTER_NAME=a", "AGENT_TOKEN=" + unusedToken + "@cp.example.com"}, "install", "--dry-run")
 		assert.Equal(t, 2, code, said)
 		assert.Contains(t, said, "COMPONENTS="+wrong+": use none, minimal, default or full, or some of storage cert-manager")
 	}

@@ -21,6 +21,8 @@ import (
 const (
 	installLog = "/var/log/pipeops-install.log"
 	stateDir   = "/var/lib/pipeops-install"
+	// unusedToken has the form of a token.
+	unusedToken = "pipeops_aaaaaaaaaaaaaaaa_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 	// patience bounds one run of install.sh.
 	patience = 8 * time.Minute
 )

@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	guides   = []string{"../../docs/cluster-owner/install.md", "../../docs/troubleshooting.md"}
+	guides   = []string{"../../docs/cluster-owner/install.md", "../../docs/troubleshooting.md", "../../docs/get-started/server.md"}
 	anyBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 	namedOne = regexp.MustCompile("(?s)<!-- run: ([a-z-]+) -->\n```sh\n(.*?)```")
 )

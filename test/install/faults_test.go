@@ -21,7 +21,7 @@ import (
 func TestInstall_Faults(t *testing.T) {
 	suite.Release(t, "every fault of an installation")
 	w := theWorld(t)
-	c := newComputer(t, w, "faults", machine.Bookworm).with("AGENT_TOKEN", "pipeops_not-used-before-the-cluster")
+	c := newComputer(t, w, "faults", machine.Bookworm).with("AGENT_TOKEN", unusedToken)
 	require.NoError(t, c.WriteFile("/root/install.sh", read(t, "../../scripts/install.sh"), 0o755))
 	const k3s = k3sAssets + "k3s"
 
@@ -35,6 +35,7 @@ func TestInstall_Faults(t *testing.T) {
 	}{
 		{name: "an ordinary user", run: "chmod 755 /root && setpriv --reuid 65534 --clear-groups env HOME=/tmp/nobody bash /root/install.sh; code=$?; rm -rf /tmp/nobody; exit $code",
 			code: 3, says: []string{"root is needed", "sudo -E"}},
+		{name: "a token that was cut off", with: []string{"AGENT_TOKEN", unusedToken[:70]}, code: 2, says: []string{"AGENT_TOKEN is not a token"}},
 		{name: "settings missing", with: []string{"AGENT_TOKEN", "", "CLUSTER_NAME", ""}, code: 2, says: []string{"AGENT_TOKEN is not set", "CLUSTER_NAME is not set"}},
 		{name: "no DNS for the control plane", with: []string{"PIPEOPS_CONTROL_PLANE_URL", "https://cp.invalid"}, code: 5,
 			says: []string{"control plane at https://cp.invalid is not reached", "cannot be resolved", "getent hosts cp.invalid"}},

@@ -64,7 +64,9 @@ func (c *computer) bundle(t *testing.T, version string) {
 	const vpa = "vertical-pod-autoscaler-0.11.0.tgz"
 	require.NoError(t, os.WriteFile(filepath.Join(charts, vpa), read(t, filepath.Join(directory, vpa)), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(charts, "index.yaml"), nil, 0o600))
-	cmd := exec.CommandContext(t.Context(), "../../scripts/bundle.sh", "--version", version, "--charts", charts, "--output", dir)
+	programs := t.TempDir()
+	require.NoError(t, c.world.Binaries.Link(programs))
+	cmd := exec.CommandContext(t.Context(), "../../scripts/bundle.sh", "--version", version, "--charts", charts, "--programs", programs, "--output", dir)
 	cmd.Env = append(os.Environ(), "PIPEOPS_MIRROR="+c.world.site.URL, "PIPEOPS_CA_FILE="+ca,
 		fmt.Sprintf("PIPEOPS_K3S_IMAGES_SHA256=%x", sha256.Sum256(images)))
 	for setting, sum := range c.world.sums {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -70,9 +71,21 @@ func (p *componentsPlace) settings() (components.Settings, error) {
 	return s, nil
 }
 
+// componentsChoice is which components are wanted, where none is named.
+type componentsChoice struct {
+	set    string
+	except []string
+}
+
+func (c *componentsChoice) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.set, "set", "", "set of components: none, minimal, default or full")
+	cmd.Flags().StringSliceVar(&c.except, "except", nil, "components of the set to leave out, separated by commas")
+}
+
 // choose returns the settings with the components that the arguments or a set name. The mode that
 // the file gives a component stays.
-func (p *componentsPlace) choose(args []string, set string) (components.Settings, error) {
+func (p *componentsPlace) choose(args []string, choice componentsChoice) (components.Settings, error) {
+	set := choice.set
 	s, err := p.settings()
 	if err != nil {
 		return s, err
@@ -86,7 +99,11 @@ func (p *componentsPlace) choose(args []string, set string) (components.Settings
 	if err != nil {
 		return s, err
 	}
-	s.Choose(names, components.Auto)
+	without, err := components.Chosen(strings.Join(choice.except, ","))
+	if err != nil {
+		return s, fmt.Errorf("--except: %w", err)
+	}
+	s.Choose(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(without, name) }), components.Auto)
 	return s, nil
 }
 
@@ -109,8 +126,8 @@ func (p *componentsPlace) look(cmd *cobra.Command, settings components.Settings)
 	return i, cluster, err
 }
 
-func (p *componentsPlace) plan(cmd *cobra.Command, args []string, set string) (*components.Installer, components.Plan, error) {
-	settings, err := p.choose(args, set)
+func (p *componentsPlace) plan(cmd *cobra.Command, args []string, choice componentsChoice) (*components.Installer, components.Plan, error) {
+	settings, err := p.choose(args, choice)
 	if err != nil {
 		return nil, components.Plan{}, wrong(err)
 	}

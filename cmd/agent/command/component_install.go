@@ -11,8 +11,8 @@ import (
 
 func newComponentInstall() *cobra.Command {
 	var (
-		place componentsPlace
-		set   string
+		place  componentsPlace
+		choice componentsChoice
 	)
 	cmd := &cobra.Command{
 		Use:   "install [COMPONENT...]",
@@ -25,7 +25,7 @@ func newComponentInstall() *cobra.Command {
   pipeops-agent component install cert-manager ingress
   pipeops-agent component install -f components.yaml --charts ./charts`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i, plan, err := place.plan(cmd, args, set)
+			i, plan, err := place.plan(cmd, args, choice)
 			if err != nil {
 				return err
 			}
@@ -33,7 +33,7 @@ func newComponentInstall() *cobra.Command {
 		},
 	}
 	place.addCharts(cmd)
-	addSet(cmd, &set)
+	choice.add(cmd)
 	return cmd
 }
 

@@ -12,9 +12,9 @@ import (
 
 func newComponentPlan() *cobra.Command {
 	var (
-		place componentsPlace
-		out   cli.Output
-		set   string
+		place  componentsPlace
+		out    cli.Output
+		choice componentsChoice
 	)
 	cmd := &cobra.Command{
 		Use:   "plan [COMPONENT...]",
@@ -22,7 +22,7 @@ func newComponentPlan() *cobra.Command {
 		Example: `  pipeops-agent component plan
   pipeops-agent component plan --set full -o yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, plan, err := place.plan(cmd, args, set)
+			_, plan, err := place.plan(cmd, args, choice)
 			if err != nil {
 				return err
 			}
@@ -30,13 +30,9 @@ func newComponentPlan() *cobra.Command {
 		},
 	}
 	place.addCharts(cmd)
-	addSet(cmd, &set)
+	choice.add(cmd)
 	out.Add(cmd)
 	return cmd
-}
-
-func addSet(cmd *cobra.Command, set *string) {
-	cmd.Flags().StringVar(set, "set", "", "set of components: none, minimal, default or full")
 }
 
 func planTable(w io.Writer, plan components.Plan) {

@@ -219,6 +219,12 @@ var installer = []Entry{
 		"docs/troubleshooting.md#the-cluster",
 	},
 	{
+		"PO-9205", "server_failed", "Control plane of the server fails",
+		"The control plane that `install.sh server` has set up did not start, or refused a command.",
+		"Read `journalctl -u pipeops-controlplane -n 50`, correct that, and run the installer again.",
+		"docs/get-started/server.md#if-it-stops",
+	},
+	{
 		"PO-9301", "agent_not_registered", "Agent not registered",
 		"The agent is installed, and did not become ready in time. Its last words are above the error.",
 		"Run `install.sh doctor`.",
