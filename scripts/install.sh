@@ -45,6 +45,9 @@ EXIT_CLUSTER=7 EXIT_DECISION=8 EXIT_AGENT=9 EXIT_BUSY=10 EXIT_REMAINS=11 EXIT_CO
 TOKEN_FORM='^pipeops_[a-z2-7]{16}_[a-z2-7]{52}(\.[0-9a-f]{64})?(@.+)?$'
 
 NAMESPACE="pipeops"
+# Whether the control plane is on this machine, too: the command server.
+with_control_plane=no
+
 AGENT_SELECTOR="app.kubernetes.io/name=pipeops-agent"
 
 # number TEXT sets REPLY to a number that arithmetic may read, without zeros before it; to 0,
@@ -3336,7 +3339,6 @@ cluster_info_server() {
 # ---------------------------------------------------------------- main
 
 command=install
-with_control_plane=no
 facts_file=""
 output=""
 server_flag=""

@@ -124,7 +124,7 @@ func publicPort(c *Config, https net.Listener) int {
 	return port(https.Addr())
 }
 
-// newGateway returns a gateway for what visitors reach at a port. own answers at the host of its own.
+// newGateway returns a gateway for what visitors reach at a port. own answers at its own host.
 func newGateway(c *Config, p *public, names *discovery.Names, dial func(context.Context, string) (net.Conn, error), at int, http3 bool, own http.Handler) *gateway.Gateway {
 	log := c.Log.With().Str("part", "gateway").Logger()
 	p.modes = routes.NewModes(p.store, log)

@@ -1,7 +1,6 @@
 # ---------------------------------------------------------------- main
 
 command=install
-with_control_plane=no
 facts_file=""
 output=""
 server_flag=""

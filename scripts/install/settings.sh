@@ -26,6 +26,9 @@ EXIT_CLUSTER=7 EXIT_DECISION=8 EXIT_AGENT=9 EXIT_BUSY=10 EXIT_REMAINS=11 EXIT_CO
 TOKEN_FORM='^pipeops_[a-z2-7]{16}_[a-z2-7]{52}(\.[0-9a-f]{64})?(@.+)?$'
 
 NAMESPACE="pipeops"
+# Whether the control plane is on this machine, too: the command server.
+with_control_plane=no
+
 AGENT_SELECTOR="app.kubernetes.io/name=pipeops-agent"
 
 # number TEXT sets REPLY to a number that arithmetic may read, without zeros before it; to 0,

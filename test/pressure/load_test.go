@@ -20,8 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
 )
 
-// production is the managed namespace of test/kubetest/production.yaml, where everything but the Apps
-// is.
+// production is the managed namespace of test/kubetest/production.yaml, where all but Apps is.
 const production = "production"
 
 // most is how many objects of one kind there are at most.

@@ -17,7 +17,7 @@ import (
 //go:embed sample.html
 var samplePage []byte
 
-// sampleTimeout bounds a request of the sample App, and sampleDrain how long the last ones may take.
+// sampleTimeout bounds a request of the sample App, and sampleDrain the last ones when it stops.
 const (
 	sampleTimeout = 10 * time.Second
 	sampleDrain   = 5 * time.Second

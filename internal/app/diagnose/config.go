@@ -58,9 +58,12 @@ func (c container) root(message string) *runnerapi.Diagnosis {
 	if strings.Contains(message, "non-numeric user") {
 		return c.diagnosis(runnerapi.CauseRunsAsRoot,
 			fmt.Sprintf("image %s names its user instead of giving a number, so Kubernetes cannot tell that it is not root", c.imageName()),
-			"give the image's USER as a number (USER 10001), or that number as security.runAsUser")
+			"give the image's USER as a number (USER 10001), or that number as security.runAsUser; or allow root: "+runAsRoot)
 	}
 	return c.diagnosis(runnerapi.CauseRunsAsRoot,
 		fmt.Sprintf("image %s runs as root, which is not allowed", c.imageName()),
-		"give the image a USER with a number other than 0 (USER 10001), or set security.runAsUser to one")
+		"allow it for this App: "+runAsRoot+"; or give the image a USER with a number other than 0 (USER 10001), or set security.runAsUser to one")
 }
+
+// runAsRoot is how an App is allowed to run as root.
+const runAsRoot = "deploy it with --run-as-root (security.allowRoot)"

@@ -34,6 +34,7 @@ type SpecFlags struct {
 	hosts      []string
 	tlsSecret  string
 	public     bool
+	asRoot     bool
 	restartOn  []string
 	sizing     string
 }
@@ -49,6 +50,7 @@ func (f *SpecFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.workload, "type", "", "workload: Deployment (the default), StatefulSet, DaemonSet, Job or CronJob")
 	fl.StringVar(&f.schedule, "schedule", "", `schedule of a CronJob, in UTC, e.g. "15 3 * * *"`)
 	fl.BoolVar(&f.public, "public", false, "serve the first port on the web, at a host below the domain of the control plane's gateway")
+	fl.BoolVar(&f.asRoot, "run-as-root", false, "let the image run as root, with the capabilities that most such images expect (security.allowRoot and addCapabilities)")
 	fl.StringArrayVar(&f.hosts, "host", nil, "host name of yours at which the gateway or the cluster's ingress serves the first port, as HOST[/PATH]; may be repeated")
 	fl.StringVar(&f.tlsSecret, "tls-secret", "", "TLS secret with the certificate of each --host")
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions( // fails for an unknown flag only
@@ -96,6 +98,9 @@ func (f *SpecFlags) Apply(spec *runnerapi.AppSpec) error {
 		spec.Args = f.Args
 	}
 	f.applySchedule(spec)
+	if f.asRoot {
+		allowRoot(spec)
+	}
 	spec.ImagePullSecrets = append(spec.ImagePullSecrets, f.pullSecret...)
 	for _, name := range f.envFrom {
 		spec.EnvFrom = append(spec.EnvFrom, runnerapi.EnvSource{Secret: name})
@@ -110,6 +115,23 @@ func (f *SpecFlags) Apply(spec *runnerapi.AppSpec) error {
 		}
 	}
 	return nil
+}
+
+// rootCapabilities are those by which images that begin as root give files to another user, become
+// it, and listen below port 1024. Docker gives them, and a few more, to every container.
+var rootCapabilities = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "NET_BIND_SERVICE", "SETGID", "SETUID"}
+
+// allowRoot lets the App's image run as root.
+func allowRoot(spec *runnerapi.AppSpec) {
+	if spec.Security == nil {
+		spec.Security = &runnerapi.Security{}
+	}
+	spec.Security.AllowRoot = true
+	for _, c := range rootCapabilities {
+		if !slices.Contains(spec.Security.AddCapabilities, c) {
+			spec.Security.AddCapabilities = append(spec.Security.AddCapabilities, c)
+		}
+	}
 }
 
 func (f *SpecFlags) applyPorts(spec *runnerapi.AppSpec) error {

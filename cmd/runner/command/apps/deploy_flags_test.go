@@ -1,0 +1,24 @@
+package apps
+
+import (
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func TestSpecFlags_RunAsRoot(t *testing.T) {
+	var f SpecFlags
+	cmd := &cobra.Command{}
+	f.add(cmd)
+	require.NoError(t, cmd.ParseFlags([]string{"--run-as-root"}))
+	spec := runnerapi.AppSpec{Image: "nginx", Security: &runnerapi.Security{FSGroup: new(int64(5)), AddCapabilities: []string{"CHOWN", "SYS_CHROOT"}}}
+	require.NoError(t, f.Apply(&spec))
+	assert.True(t, spec.Security.AllowRoot)
+	assert.Equal(t, int64(5), *spec.Security.FSGroup, "what a file says stays")
+	assert.Equal(t, []string{"CHOWN", "SYS_CHROOT", "DAC_OVERRIDE", "FOWNER", "NET_BIND_SERVICE", "SETGID", "SETUID"}, spec.Security.AddCapabilities)
+	assert.Empty(t, spec.Validate())
+}
