@@ -56,13 +56,30 @@ func Read(text []byte) (File, error) {
 		err := document.Into(&file.Spec)
 		return file, err
 	}
-	if head.APIVersion != "pipeops.io/v1alpha1" || head.Kind != "App" {
+	if head.APIVersion != apiVersion || head.Kind != kind {
 		return File{}, fmt.Errorf("is a %.60q of %.60q, not an App of pipeops.io/v1alpha1", head.Kind, head.APIVersion)
 	}
 	var r resource
 	err = document.Into(&r)
 	return File{Namespace: r.Metadata.Namespace, Name: r.Metadata.Name, Spec: r.Spec}, err
 }
+
+// Write returns the text of an App, in the form that kubectl takes.
+func Write(f File) ([]byte, error) {
+	r := struct {
+		APIVersion string            `json:"apiVersion"`
+		Kind       string            `json:"kind"`
+		Metadata   map[string]string `json:"metadata"`
+		Spec       runnerapi.AppSpec `json:"spec"`
+	}{apiVersion, kind, map[string]string{"name": f.Name, "namespace": f.Namespace}, f.Spec}
+	if f.Namespace == "" {
+		delete(r.Metadata, "namespace")
+	}
+	return decode.ToYAML(r)
+}
+
+// The form that kubectl takes.
+const apiVersion, kind = "pipeops.io/v1alpha1", "App"
 
 // Decode reads a bare spec of another kind, with the same care.
 func Decode(text []byte, spec any) error { return limits.YAML(text, spec) }

@@ -74,7 +74,7 @@ const (
 var sets = map[Set][]string{
 	SetNone:    {},
 	SetMinimal: {"metrics-server", "ingress"},
-	SetDefault: {"metrics-server", "ingress", "vpa", "prometheus", "loki", "grafana", "storage"},
+	SetDefault: {"metrics-server", "ingress", "cert-manager", "vpa", "prometheus", "loki", "grafana", "storage"},
 }
 
 // Chosen returns the names in a set, or in a list of names that commas separate.

@@ -121,10 +121,27 @@ func ensureNamespace(ctx context.Context, client kubernetes.Interface, name stri
 	_, _ = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 }
 
+// TestApply_TriesAllCharts: where nothing can be fetched, each component says so, with the ways out.
+func TestApply_TriesAllCharts(t *testing.T) {
+	i := installer(t, kubetest.ControlPlane(t))
+	s := httptest.NewServer(nil)
+	s.Close()
+	i.Charts.Mirror = s.URL
+	var settings components.Settings
+	settings.Choose([]string{"vpa", "metrics-server"}, components.Always)
+	err := i.Apply(t.Context(), planned(t, i, settings))
+	require.ErrorContains(t, err, "component vpa: ")
+	require.ErrorContains(t, err, "component metrics-server: ")
+	said, _ := problem.Of(err)
+	require.NotNil(t, said)
+	assert.Equal(t, problem.Unavailable, said.Code)
+	assert.Contains(t, said.Fix, "--mirror URL, or --charts DIRECTORY")
+}
+
 var faults = map[string]fault{
 	"the repository is gone": {
 		breaks: instead(func(*testing.T) string { s := httptest.NewServer(nil); s.Close(); return s.URL }),
-		code:   problem.Invalid, says: "connection refused",
+		code:   problem.Unavailable, says: "connection refused",
 	},
 	"it lacks the version": {
 		breaks: serving(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {

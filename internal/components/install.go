@@ -46,7 +46,8 @@ type Installer struct {
 }
 
 // Apply installs and upgrades what a plan says, and returns when all objects are applied. It does
-// not wait for pods. It stops at the first error: a later run continues from there.
+// not wait for pods. It leaves out a component whose chart cannot be fetched, and stops at any
+// other error: a later run continues from there.
 func (i *Installer) Apply(ctx context.Context, plan Plan) error {
 	if plan.isEmpty() {
 		return nil
@@ -54,20 +55,30 @@ func (i *Installer) Apply(ctx context.Context, plan Plan) error {
 	if err := i.ensureNamespaces(ctx, plan); err != nil {
 		return err
 	}
+	var unfetched []error
 	for _, step := range plan.Steps {
 		if step.Action == Skip {
 			continue
 		}
 		err := i.step(ctx, step, plan.agentNamespace)
+		if noChart := (*unfetchedError)(nil); errors.As(err, &noChart) && ctx.Err() == nil {
+			unfetched = append(unfetched, fmt.Errorf("component %s: %w", step.Component, err))
+			continue
+		}
 		if err != nil && ctx.Err() != nil {
 			err = fmt.Errorf("the run was stopped; run it again, and it continues from there: %w", ctx.Err())
 		}
 		if err != nil {
-			return fmt.Errorf("component %s: %w", step.Component, err)
+			return errors.Join(append(unfetched, fmt.Errorf("component %s: %w", step.Component, err))...)
 		}
 	}
-	return nil
+	return errors.Join(unfetched...)
 }
+
+// unfetchedError is the error of a chart that cannot be fetched.
+type unfetchedError struct{ error }
+
+func (e *unfetchedError) Unwrap() error { return e.error }
 
 // isEmpty reports whether a plan is about no component.
 func (p *Plan) isEmpty() bool {

@@ -55,7 +55,15 @@ func (s *Source) load(ctx context.Context, c Chart) (*chart.Chart, error) {
 
 func (s *Source) archive(ctx context.Context, c Chart) ([]byte, error) {
 	if s.Directory == "" {
-		return s.Fetch.Chart(ctx, runnerapi.ChartSource{Repository: cmp.Or(s.Mirror, c.Repository), Name: c.Name, Version: c.Version}, nil)
+		packed, err := s.Fetch.Chart(ctx, runnerapi.ChartSource{Repository: cmp.Or(s.Mirror, c.Repository), Name: c.Name, Version: c.Version}, nil)
+		if known, ok := problem.Of(err); ok {
+			known.Fix += "; or get the charts elsewhere: --mirror URL, or --charts DIRECTORY"
+			err = known
+		}
+		if err != nil {
+			return nil, &unfetchedError{err}
+		}
+		return packed, nil
 	}
 	name := c.String() + ".tgz"
 	data, err := os.ReadFile(filepath.Join(s.Directory, name))

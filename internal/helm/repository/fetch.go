@@ -129,6 +129,7 @@ func unfetched(at *url.URL, err error) error {
 		err = at2.Err
 	}
 	var dns *net.DNSError
+	var network *net.OpError
 	var closed *egress.RefusedError
 	switch {
 	case errors.As(err, &closed):
@@ -137,6 +138,9 @@ func unfetched(at *url.URL, err error) error {
 		return problem.Errorf(problem.Invalid, "check the host's name", "there is no host %s", at.Hostname()).WithField("chart")
 	case errors.Is(err, context.DeadlineExceeded):
 		return problem.Errorf(problem.Timeout, "try again; see whether the agent can reach it", "%s did not answer in time", shown(at))
+	case errors.As(err, &dns), errors.As(err, &network) && network.Op == "dial":
+		return problem.Errorf(problem.Unavailable, "see whether there is a way to it: DNS, a firewall, or a proxy (HTTPS_PROXY)", "%s cannot be reached: %v", shown(at), err).
+			WithField("chart")
 	}
 	return problem.Errorf(problem.Invalid, "see whether the agent can reach it, and who signed its certificate", "%s cannot be fetched: %v", shown(at), err).
 		WithField("chart")

@@ -10,6 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/appfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/composefile"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -18,6 +19,8 @@ type deployCommand struct {
 	cmdutil.Rollout
 	file string
 	spec SpecFlags
+	// save is a directory for the Apps' files of a Compose file.
+	save string
 	// adopt takes over what is there under the App's name.
 	adopt bool
 }
@@ -40,11 +43,17 @@ A deploy replaces the whole spec: a setting that you do not give is removed. The
 and autoscaling) and a pause stay as they are, unless --replicas or the file names them.
 --replicas alone turns autoscaling off.
 
+The services of a Compose file become Apps, one after the other, each after those that it depends
+on. --save writes them to files. What an App cannot be is an error, before anything is deployed.
+Of the flags for an App, --public, --run-as-root, --pull-secret and --env-secret apply to each of
+them; --public to those that publish a port.
+
 A file supports more than the flags do: files, volumes, init containers, security, update
 strategy and so on (see the API's document).`,
 		Example: `  pipeops-runner deploy shop web --image registry.example.com/shop/web:1.4.2 --port 8080 --replicas 3
   pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --env LOG=info --env-secret PASSWORD=web-env/password --probe-path /healthz
   pipeops-runner deploy shop -f app.yaml --image shop/web:$TAG
+  pipeops-runner deploy shop -f compose.yaml --save apps --dry-run
   pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --adopt --dry-run
   pipeops-runner deploy shop worker --image shop/web:1.4.2 --no-wait -- work --queue mails
   pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --public
@@ -60,7 +69,8 @@ strategy and so on (see the API's document).`,
 	c.Add(cmd)
 	c.spec.add(cmd)
 	cmd.Flags().BoolVar(&c.adopt, "adopt", false, "take over a Deployment, Service and the like of this name that the agent did not create; the cluster owner's policy must name adopt-app")
-	cmd.Flags().StringVarP(&c.file, "filename", "f", "", "file with the App, or - for standard input")
+	cmd.Flags().StringVarP(&c.file, "filename", "f", "", "file with the App or a Compose file, or - for standard input")
+	cmd.Flags().StringVar(&c.save, "save", "", "directory to which the Apps of a Compose file are written, as NAME.yaml")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only
 	return cli.Extra(cmd, "--image")
 }
@@ -77,10 +87,19 @@ func (c *deployCommand) args(cmd *cobra.Command, args []string) error {
 func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
 	m := appfile.File{}
 	if c.file != "" {
-		var err error
-		if m, err = cmdutil.ReadManifest(c.file, c.In); err != nil {
+		text, err := cmdutil.ReadFile(c.file, c.In)
+		switch {
+		case err != nil:
+			return err
+		case composefile.Is(text):
+			return c.compose(cmd, args, text)
+		}
+		if m, err = cmdutil.ParseManifest(c.file, text); err != nil {
 			return err
 		}
+	}
+	if c.save != "" {
+		return cli.Usage(errors.New("--save is for a Compose file: the file that you have is an App's"))
 	}
 	name, err := c.name(cmd, args, m)
 	if err != nil {
@@ -94,7 +113,11 @@ func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
 		return cli.Usage(errors.New("no image: give --image IMAGE, or a file that has one"))
 	}
 	c.SayWarnings(spec)
-	return c.Run(cmd.Context(), args[0], name, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	return c.deploy(cmd.Context(), args[0], name, spec)
+}
+
+func (c *deployCommand) deploy(ctx context.Context, agent, name string, spec runnerapi.AppSpec) error {
+	return c.Run(ctx, agent, name, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 		opts.Adopt = c.adopt
 		return t.Apps().Deploy(ctx, key, spec, opts)
 	})

@@ -74,6 +74,7 @@ PIPEOPS_METRICS_LISTEN: ":9090"
 {{- end }}
 {{- if .Values.gateway.domain }}
 {{ include "pipeops-controlplane.gateway-settings" . }}
+PIPEOPS_GATEWAY_CONSOLE: {{ .Values.gateway.console | quote }}
 {{- if .Values.gateway.apart.enabled }}
 PIPEOPS_GATEWAY_APART: "true"
 {{- end }}
