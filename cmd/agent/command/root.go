@@ -59,7 +59,7 @@ func newRoot() *cobra.Command {
 	cli.AddGroup(root, "The agent itself:", newRun(), newReady(), newConfig(), newDoctor(), newSample())
 	cli.AddGroup(root, "What Runners may do, and did:", newPolicy(), newChart(), newApprovals(), newApprove(), newAudit(), newRecording())
 	cli.AddGroup(root, "The cluster:", newComponent(), newDashboard())
-	root.AddCommand(newBuild(), newSample(), cli.NewExplain("pipeops-agent"), newVersion(), cli.NewMan(version))
+	root.AddCommand(newBuild(), cli.NewExplain("pipeops-agent"), newVersion(), cli.NewMan(version))
 	return root
 }
 
