@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -158,6 +159,9 @@ func readFile(path string) (map[string]any, error) {
 		return nil, nil
 	}
 	text, err := boundedfile.Read(path, maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("--config: there is no file %s (fix: copy deployments/config.yaml of the release, which has every setting)", path)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}

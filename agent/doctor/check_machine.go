@@ -19,6 +19,7 @@ const (
 	memoryScarce  = 160 * mebibyte
 	fixDisk       = "free space on that disk"
 	fixMemory     = "stop something else, add memory, or raise the limit"
+	fixCgo        = "use a program that is built with CGO_ENABLED=0, as those of a release and of `make build` are"
 	fixCage       = "use a kernel from 5.13 on with lsm=landlock, and a seccomp profile that allows landlock_create_ruleset, landlock_restrict_self and seccomp"
 	unknownOnThis = "not known on this system"
 )
@@ -57,7 +58,11 @@ func (m machine) memory(context.Context) []Finding {
 // rendering looks at what confines the process that renders charts.
 func (m machine) rendering(context.Context) []Finding {
 	if missing := cage.Missing(); len(missing) > 0 {
-		return warning("charts are rendered without "+strings.Join(missing, " and "), fixCage)
+		fix := fixCage
+		if cage.HasCgo() {
+			fix = fixCgo
+		}
+		return warning("charts are rendered without "+strings.Join(missing, " and "), fix)
 	}
 	return ok("charts are rendered behind Landlock and seccomp")
 }

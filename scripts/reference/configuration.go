@@ -42,6 +42,9 @@ tokenFile: /etc/pipeops/token
 kubeconfig: /etc/pipeops/kubeconfig
 stateDir: /var/lib/pipeops-agent
 ` + "```" + `
+
+` + "`deployments/config.yaml`" + ` of a release has every setting with its default, commented out. The
+packages put it at ` + "`/usr/share/doc/pipeops-agent/config.yaml`" + `.
 `
 
 func configuration() []byte {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	runners "github.com/pipeops/pipeops-vm-agent/runnerapi/announce/server"
 	runnerapi "github.com/pipeops/pipeops-vm-agent/runnerapi/server"
 )
@@ -64,6 +65,7 @@ func render(root string) (map[string][]byte, error) {
 		files[name] = text
 	}
 	files["docs/reference/configuration.md"] = configuration()
+	files["deployments/config.yaml"] = config.Example()
 	doc, order, err := asyncAPI(filepath.Join(root, "runnerapi", "announce"))
 	if err != nil {
 		return nil, err

@@ -152,6 +152,10 @@ func (r packager) service(about *nfpmPackage, format string) error {
 	settings := strings.TrimPrefix(name, "pipeops-") + ".env"
 	about.Contents = append(about.Contents,
 		packed{Src: filepath.Join(r.root, "deployments/service", settings), Dst: "/etc/pipeops/" + settings, Type: "config|noreplace", Info: packedInfo{0o600, about.MTime}})
+	if name == "pipeops-agent" {
+		about.Contents = append(about.Contents,
+			packed{Src: filepath.Join(r.root, "deployments/config.yaml"), Dst: "/usr/share/doc/pipeops-agent/config.yaml", Info: packedInfo{0o644, about.MTime}})
+	}
 	if format == "apk" {
 		return nil
 	}

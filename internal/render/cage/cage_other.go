@@ -8,3 +8,6 @@ func Enter(int64) error { return nil }
 
 // Missing returns the parts that this system does not offer, with reasons.
 func Missing() []string { return []string{"Landlock and seccomp (only Linux has them)"} }
+
+// HasCgo returns false: it matters on Linux alone.
+func HasCgo() bool { return false }

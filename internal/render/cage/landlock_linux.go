@@ -43,11 +43,17 @@ func landlockVersion() (int, error) {
 	return int(version), nil
 }
 
+// HasCgo reports whether the program is linked with cgo: Go then refuses calls for all threads.
+func HasCgo() bool {
+	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_GETPID, 0, 0, 0)
+	return errno != 0
+}
+
 func landlockOffered() error {
 	if _, err := landlockVersion(); err != nil {
 		return err
 	}
-	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_GETPID, 0, 0, 0); errno != 0 {
+	if HasCgo() {
 		return errors.New("a program that is linked with cgo cannot confine all its threads")
 	}
 	return nil
