@@ -66,7 +66,7 @@ func (a *app) online(cmd *cobra.Command, do work) error {
 func (a *app) remotely(ctx context.Context, file string, do work) error {
 	credentials, err := administration.LoadCredentials(file)
 	if err != nil {
-		return err
+		return cli.Usage(err)
 	}
 	client, err := operatorapi.NewClient(credentials, version)
 	if err != nil {
@@ -83,6 +83,9 @@ func (a *app) remotely(ctx context.Context, file string, do work) error {
 func (a *app) here(ctx context.Context, do work) error {
 	data := datadir.Data{Dir: a.data.Dir}
 	first, err := data.DialSocket(ctx) // the client would try again and again
+	if _, none := errors.AsType[datadir.NoCredentialsError](err); none {
+		return cli.Usage(err)
+	}
 	if err != nil {
 		return err
 	}

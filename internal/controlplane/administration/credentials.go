@@ -36,7 +36,7 @@ type Credentials struct {
 func LoadCredentials(path string) (Credentials, error) {
 	text, err := boundedfile.Secret(path, maxCredentials)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Credentials{}, fmt.Errorf("operator's credentials: %w (fix: %s)", err, theFile)
+		return Credentials{}, fmt.Errorf("credentials file %s does not exist (fix: %s)", path, theFile)
 	}
 	if err != nil {
 		return Credentials{}, fmt.Errorf("operator's credentials: %w", err)

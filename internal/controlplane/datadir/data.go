@@ -98,7 +98,7 @@ func (d Data) markElsewhere() error {
 func (d Data) Make() error {
 	dir := d.Dir
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("data directory: %w", err)
+		return unusable(dir, err)
 	}
 	info, err := os.Stat(dir)
 	switch {
@@ -110,4 +110,9 @@ func (d Data) Make() error {
 		return fmt.Errorf("data directory %s can be written by others; run `chmod 700 %s`", dir, dir)
 	}
 	return nil
+}
+
+// unusable returns the error of a directory that this user cannot use.
+func unusable(dir string, err error) error {
+	return fmt.Errorf("data directory: %w (fix: give %s to the user that runs the control plane, or name another directory with --data-dir)", err, dir)
 }

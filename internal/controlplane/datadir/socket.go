@@ -43,6 +43,11 @@ func (d Data) ListenSocket(ctx context.Context) (net.Listener, error) {
 	return ln, nil
 }
 
+// NoCredentialsError is the error where neither credentials nor a control plane are at hand.
+type NoCredentialsError string
+
+func (e NoCredentialsError) Error() string { return string(e) }
+
 // DialSocket connects to the control plane that serves the directory on this machine. The error
 // names what to do instead.
 func (d Data) DialSocket(ctx context.Context) (net.Conn, error) {
@@ -54,8 +59,8 @@ func (d Data) DialSocket(ctx context.Context) (net.Conn, error) {
 		return nil, fmt.Errorf("this user may not use the data directory %s (fix: become root or the user of the control plane, "+
 			"or use an operator's credentials: --credentials FILE, or `pipeops-controlplane login FILE` once)", d.Dir)
 	case errors.Is(err, fs.ErrNotExist) && !d.Made() && !d.Has(FileCA):
-		return nil, fmt.Errorf("no operator's credentials were given, and %s is not the data directory of a control plane on this machine "+
-			"(fix: give --credentials FILE, or `pipeops-controlplane login FILE` once; on the control plane's machine, start `pipeops-controlplane serve`, or name its directory with --data-dir)", d.Dir)
+		return nil, NoCredentialsError(fmt.Sprintf("no operator's credentials were given, and %s is not the data directory of a control plane on this machine "+
+			"(fix: give --credentials FILE, or `pipeops-controlplane login FILE` once; on the control plane's machine, start `pipeops-controlplane serve`, or name its directory with --data-dir)", d.Dir))
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, fmt.Errorf("no control plane serves %s (fix: start `pipeops-controlplane serve`, or see its log; "+
 			"use an operator's credentials for one that serves elsewhere; or add --offline to work on the data directory itself)", d.Dir)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
@@ -261,6 +262,7 @@ func TestAway(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"nothing": nil, "told to stop": context.Canceled, "another's": errors.New("no such agent"),
+		"a file of another user":    &fs.PathError{Op: "open", Path: "serve.lock", Err: syscall.EACCES},
 		"a value that does not fit": &pgconn.PgError{Code: "22001"}, "a duplicate": &pgconn.PgError{Code: "23505"}, "not found": store.ErrNotFound,
 	} {
 		assert.False(t, store.Away(err), name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"strings"
 
@@ -19,6 +20,9 @@ func Away(err error) bool {
 				return true
 			}
 		}
+		return false
+	}
+	if _, ofFile := errors.AsType[*fs.PathError](err); ofFile { // its number would pass for a network's
 		return false
 	}
 	var connecting *pgconn.ConnectError

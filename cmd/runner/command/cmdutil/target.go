@@ -29,7 +29,7 @@ func (a *CLI) On(ctx context.Context, nameOrID string, do func(context.Context, 
 		return err
 	}
 	defer t.Close()
-	return do(ctx, t)
+	return near(ctx, t, do(ctx, t))
 }
 
 // Find logs in and looks an agent up by its name or ID.
