@@ -71,16 +71,9 @@ func New(ctx context.Context, key runnerapi.Key, runners []string, p helm.Previe
 	return g, nil
 }
 
-// maxRuleName bounds the name of a rule of the policy.
-const maxRuleName = 63
-
 // RuleName returns the name of a grant's rule in the policy.
 func RuleName(key runnerapi.Key) string {
-	name := "chart " + key.Namespace + " " + key.Name
-	if len(name) > maxRuleName {
-		return "chart " + digest(key)
-	}
-	return name
+	return policy.RuleName("chart " + key.Namespace + " " + key.Name)
 }
 
 // passedOn returns the rights that the agent passes on when it makes an object.

@@ -42,12 +42,13 @@ func (k *Client) ReadPolicy(ctx context.Context) (map[string]string, error) {
 }
 
 // policyDocument is the key of the policy's ConfigMap that has the rules, and policyPreset that of
-// the name of a preset, which the rules may have, too.
+// the name of a preset.
 const policyDocument, policyPreset = "policy.yaml", "preset"
 
 // EditPolicy changes the text of the policy, with the owner's rights: the agent has none for that.
-// edit is called again if others change it at the same time.
-func (k *Client) EditPolicy(ctx context.Context, edit func(text []byte) ([]byte, error)) error {
+// edit gets the text and the preset beside it. It is called again if others change the policy at
+// the same time.
+func (k *Client) EditPolicy(ctx context.Context, edit func(text []byte, preset string) ([]byte, error)) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.opts.Namespace, Name: PolicyConfigMap}}
 		err := k.client.Get(ctx, client.ObjectKeyFromObject(cm), cm)
@@ -56,10 +57,7 @@ func (k *Client) EditPolicy(ctx context.Context, edit func(text []byte) ([]byte,
 			return err
 		}
 		before := cm.Data[policyDocument]
-		if preset := cm.Data[policyPreset]; preset != "" { // rules that edit adds take their place before the preset's
-			before = policyPreset + ": " + preset + "\n" + before
-		}
-		text, err := edit([]byte(before))
+		text, err := edit([]byte(before), cm.Data[policyPreset])
 		if err != nil || string(text) == before {
 			return err
 		}
@@ -67,7 +65,6 @@ func (k *Client) EditPolicy(ctx context.Context, edit func(text []byte) ([]byte,
 			cm.Data = map[string]string{}
 		}
 		cm.Data[policyDocument] = string(text)
-		delete(cm.Data, policyPreset) // the text has it
 		if missing {
 			return k.client.Create(ctx, cm)
 		}

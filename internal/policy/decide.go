@@ -41,7 +41,7 @@ func (d Document) explain(i runnerapi.Intent, source string) (Rule, error) {
 		return Rule{}, refused
 	}
 	fix := "only the owner of the cluster can allow it, by a rule in " + source
-	if command := allowing(i); command != "" {
+	if command := allowing(i, source); command != "" {
 		fix += ", which this makes: " + command
 	}
 	return Rule{}, runnerapi.PolicyDenied(fix,

@@ -13,14 +13,18 @@ import (
 
 // WithRule returns a policy's text with a rule before all others, in place of one of the same name,
 // from which it takes the bounds that it does not have. The rest of the text stays as its owner
-// wrote it, comments too. Where the default rules are in force, they follow. The error is of a text
-// that is not a policy, or not written line by line.
-func WithRule(text []byte, rule Rule) ([]byte, error) {
+// wrote it, comments too. preset is the one beside the text; where neither names one and the text
+// has no rules, the default rules follow. The error is of a text that is not a policy, or not
+// written line by line.
+func WithRule(text []byte, preset string, rule Rule) ([]byte, error) {
 	now, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
 	if n := slices.IndexFunc(now.Rules, func(r Rule) bool { return r.Name == rule.Name }); n >= 0 {
+		if now.Rules[n].Deny != rule.Deny {
+			return nil, flaw(fmt.Sprintf("rules[%d]", n), "give the new rule another name", "the rule %q denies, or the new one does", rule.Name)
+		}
 		rule = rule.boundedBy(now.Rules[n])
 	}
 	if text, err = WithoutRule(text, rule.Name); err != nil {
@@ -31,7 +35,7 @@ func WithRule(text []byte, rule Rule) ([]byte, error) {
 		return nil, err
 	}
 	rules := before.Rules
-	if rules == nil && before.Preset == "" {
+	if rules == nil && before.Preset == "" && preset == "" {
 		rules = presets[PresetDeploy]
 	}
 	item, err := itemOf(rule)
@@ -65,19 +69,28 @@ func WithRule(text []byte, rule Rule) ([]byte, error) {
 	return confirmed(lines, append([]Rule{rule}, rules...), func() error { return byHand(item) })
 }
 
-// boundedBy returns the rule with the bounds that its owner has added to an earlier one.
+// boundedBy returns the rule with the bounds that its owner has added to an earlier one. What
+// bounds charts, a rule that names charts has by itself.
 func (r Rule) boundedBy(was Rule) Rule {
-	if r.Images == nil {
-		r.Images = was.Images
+	if r.Charts == nil {
+		r.Charts, r.Releases = was.Charts, kept(r.Releases, was.Releases)
+		r.Rights, r.Lookups, r.Annotations = kept(r.Rights, was.Rights), kept(r.Lookups, was.Lookups), kept(r.Annotations, was.Annotations)
 	}
-	if r.Hosts == nil {
-		r.Hosts = was.Hosts
-	}
+	r.Images, r.Hosts, r.Kinds = kept(r.Images, was.Images), kept(r.Hosts, was.Hosts), kept(r.Kinds, was.Kinds)
 	if r.Approval == "" {
 		r.Approval, r.ApproveUnseen = was.Approval, was.ApproveUnseen
 	}
 	r.Public, r.MaxReplicas, r.MaxResources = cmp.Or(r.Public, was.Public), cmp.Or(r.MaxReplicas, was.MaxReplicas), cmp.Or(r.MaxResources, was.MaxResources)
+	r.Kubernetes, r.Record = cmp.Or(r.Kubernetes, was.Kubernetes), r.Record || was.Record
 	return r
+}
+
+// kept returns a list, or the one of before if it is absent.
+func kept(list, before []string) []string {
+	if list == nil {
+		return before
+	}
+	return list
 }
 
 // WithoutRule returns a policy's text without the rule of that name, if there is one.

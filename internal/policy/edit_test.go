@@ -32,10 +32,10 @@ func TestWithRule_KeepsText(t *testing.T) {
 				"  # bots\n  - name: bots # deny\n    deny: true\n  # the rest\n  - name: rest\naudit: required\n", "",
 		},
 	} {
-		with, err := policy.WithRule([]byte(c.before), added)
+		with, err := policy.WithRule([]byte(c.before), "", added)
 		require.NoError(t, err, c.name)
 		assert.Equal(t, c.with, string(with), c.name)
-		again, err := policy.WithRule(with, added)
+		again, err := policy.WithRule(with, "", added)
 		require.NoError(t, err, c.name)
 		assert.Equal(t, c.with, string(again), "%s: it is there once", c.name)
 		after, err := policy.WithoutRule(with, added.Name)
@@ -47,15 +47,31 @@ func TestWithRule_KeepsText(t *testing.T) {
 	}
 }
 
+// TestWithRule_KeepsOwnersBounds: a rule that is added again takes back nothing that its owner has
+// added, and turns no denial into a permission.
+func TestWithRule_KeepsOwnersBounds(t *testing.T) {
+	rule := policy.Rule{Name: "shells", Commands: []string{"exec-app"}}
+	text, err := policy.WithRule([]byte("rules:\n- {name: x}\n"), "", policy.Rule{
+		Name: "shells", Commands: []string{"exec-app"}, Record: true, Annotations: []string{"a/*"},
+	})
+	require.NoError(t, err)
+	again, err := policy.WithRule(text, "", rule)
+	require.NoError(t, err)
+	assert.Equal(t, string(text), string(again))
+	assert.Contains(t, string(again), "record: true")
+	_, err = policy.WithRule([]byte("rules:\n- name: shells\n  deny: true\n"), "", rule)
+	assert.ErrorContains(t, err, "denies")
+}
+
 // TestWithRule_KeepsBounds: the next version of a chart is bounded as the one before.
 func TestWithRule_KeepsBounds(t *testing.T) {
 	bounded := added
 	bounded.Images, bounded.MaxReplicas, bounded.Approval = []string{"registry.example.com/shop"}, new(int32(3)), "10m"
-	text, err := policy.WithRule(nil, bounded)
+	text, err := policy.WithRule(nil, "", bounded)
 	require.NoError(t, err)
 	next := added
 	next.Charts = []policy.Chart{{Name: "web", Version: "1.1.0"}}
-	text, err = policy.WithRule(text, next)
+	text, err = policy.WithRule(text, "", next)
 	require.NoError(t, err)
 	doc, err := policy.Parse(text)
 	require.NoError(t, err)
@@ -65,7 +81,7 @@ func TestWithRule_KeepsBounds(t *testing.T) {
 
 func TestWithRule_RefusesFlowStyle(t *testing.T) {
 	for _, text := range []string{"rules: [{name: a}]", "{rules: [{name: a}]}"} {
-		_, err := policy.WithRule([]byte(text), added)
+		_, err := policy.WithRule([]byte(text), "", added)
 		p := problemtest.Of(t, err, text)
 		assert.Equal(t, "rules", p.Field)
 		assert.Contains(t, p.Fix, addedLines[:len(addedLines)-1], "what its owner can add by hand")

@@ -39,6 +39,21 @@ func TestPreset_FollowsRules(t *testing.T) {
 	}
 }
 
+func TestNameOf(t *testing.T) {
+	rule := policy.Rule{Commands: []string{"exec-app"}, Runners: []string{"dev"}, Namespaces: []string{"staging"}}
+	assert.Equal(t, "exec-app for dev in staging", policy.NameOf(rule))
+	names := map[string]bool{}
+	for _, runner := range []string{"ci", "ci-*", "ci-all", "*", "all"} {
+		for _, commands := range [][]string{{"exec-app"}, {"apply-manifests", "delete-release", "put-release", "rollback-release"}} {
+			name := policy.NameOf(policy.Rule{Commands: commands, Runners: []string{runner}})
+			_, err := policy.Parse([]byte("rules: [{name: " + name + "}]"))
+			assert.NoError(t, err, name)
+			names[name] = true
+		}
+	}
+	assert.Len(t, names, 10, "no two rules have one name")
+}
+
 func TestPreset_AsKey(t *testing.T) {
 	p := policy.New("policy")
 	doc, err := policy.FromConfigMap(map[string]string{"preset": "viewer\n"})
@@ -57,8 +72,12 @@ func TestPreset_AsKey(t *testing.T) {
 
 // TestPreset_KeptByRule: a rule that is added to a preset widens nothing else.
 func TestPreset_KeptByRule(t *testing.T) {
-	text, err := policy.WithRule([]byte("preset: viewer\n"), policy.Rule{Name: "restarts", Commands: []string{"restart-app"}})
+	restarts := policy.Rule{Name: "restarts", Commands: []string{"restart-app"}}
+	text, err := policy.WithRule([]byte("preset: viewer\n"), "", restarts)
 	require.NoError(t, err)
+	beside, err := policy.WithRule(nil, "viewer", restarts)
+	require.NoError(t, err)
+	assert.Equal(t, "preset: viewer\n"+string(beside), string(text), "as where it is a key beside the text")
 	p := load(t, string(text))
 	assert.NoError(t, p.Decide(intent("ci", "restart-app", "shop")))
 	assert.NoError(t, p.Decide(intent("ci", "get-app", "shop")))

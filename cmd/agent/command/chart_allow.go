@@ -117,7 +117,9 @@ func (c *chartAllow) run(cmd *cobra.Command) error {
 	if err := store.Put(ctx, grant); err != nil {
 		return err
 	}
-	source, err := c.place.edit(ctx, k, func(text []byte) ([]byte, error) { return policy.WithRule(text, grant.Rule) })
+	source, err := c.place.edit(ctx, k, func(text []byte, preset string) ([]byte, error) {
+		return policy.WithRule(text, preset, grant.Rule)
+	})
 	if err != nil {
 		return err
 	}

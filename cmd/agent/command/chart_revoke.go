@@ -34,7 +34,7 @@ func newChartRevoke() *cobra.Command {
 				return err
 			}
 			ruled := false
-			source, err := place.place.edit(cmd.Context(), k, func(text []byte) ([]byte, error) {
+			source, err := place.place.edit(cmd.Context(), k, func(text []byte, _ string) ([]byte, error) {
 				changed, err := policy.WithoutRule(text, chartgrant.RuleName(key))
 				ruled = ruled || string(changed) != string(text)
 				return changed, err

@@ -32,7 +32,7 @@ func newPolicyAllow() *cobra.Command {
 			"the command line.\n\n" +
 			"COMMAND is a name that `pipeops-agent policy commands` lists, or a command of pipeops-runner.\n" +
 			"The command works with your rights in the cluster; the agent cannot change the policy. A rule of\n" +
-			"the same name is replaced. To take a rule back, delete it from the policy.",
+			"the same name is replaced, and its bounds are kept. To take a rule back, delete it from the policy.",
 		Args: cobra.ArbitraryArgs,
 		Example: `  pipeops-agent policy allow exec --runner dev -n staging
   pipeops-agent policy allow apply "applyset delete" --runner ci -n shop --kind ConfigMap,Deployment.apps --dry-run`,
@@ -81,9 +81,15 @@ func (c *policyAllow) complete(args []string) error {
 }
 
 func (c *policyAllow) run(ctx context.Context, out io.Writer) error {
+	if _, err := policy.WithRule(nil, "", c.rule); err != nil {
+		return mistake(err)
+	}
 	text, err := policy.RuleText(c.rule)
-	if err != nil || c.dryRun {
-		return errors.Join(err, cli.Print(out, text+"\n"))
+	if err != nil {
+		return err
+	}
+	if c.dryRun {
+		return cli.Print(out, text+"\n")
 	}
 	var k *kube.Client
 	if c.place.file == "" {
@@ -91,7 +97,9 @@ func (c *policyAllow) run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
-	source, err := c.place.edit(ctx, k, func(text []byte) ([]byte, error) { return policy.WithRule(text, c.rule) })
+	source, err := c.place.edit(ctx, k, func(text []byte, preset string) ([]byte, error) {
+		return policy.WithRule(text, preset, c.rule)
+	})
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func TestPolicyAllow_AsRefusalsSay(t *testing.T) {
 			require.True(t, found, said.Fix)
 			root := newRoot()
 			root.SetOut(io.Discard)
-			root.SetArgs(append(strings.Fields(line), "--file", file))
+			root.SetArgs(strings.Fields(line))
 			require.NoError(t, root.ExecuteContext(t.Context()), line)
 			assert.NoError(t, decides(t, file, i), line)
 			i.Runner = "cd"

@@ -23,7 +23,7 @@ func (p *policyPlace) add(fl *pflag.FlagSet) {
 }
 
 // edit changes the text of the policy, and returns where it is.
-func (p *policyPlace) edit(ctx context.Context, k *kube.Client, change func(text []byte) ([]byte, error)) (source string, err error) {
+func (p *policyPlace) edit(ctx context.Context, k *kube.Client, change func(text []byte, preset string) ([]byte, error)) (source string, err error) {
 	if p.file == "" {
 		return k.PolicySource(), k.EditPolicy(ctx, change)
 	}
@@ -31,7 +31,7 @@ func (p *policyPlace) edit(ctx context.Context, k *kube.Client, change func(text
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return p.file, err
 	}
-	changed, err := change(text)
+	changed, err := change(text, "")
 	if err != nil {
 		return p.file, fmt.Errorf("change %s: %w", p.file, err)
 	}
