@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
@@ -57,9 +58,7 @@ func (e *enrolment) registerAgain(ctx context.Context, old *identity.Identity) e
 	id, err := e.store.newer(ctx, old)
 	switch {
 	case err == nil && id == nil:
-		if id, err = e.register(ctx, old); err == nil && old == nil {
-			e.makeNamespaces(ctx)
-		}
+		id, err = e.register(ctx, old)
 	case err == nil:
 		e.store.logAnothers(id)
 	}
@@ -73,13 +72,16 @@ func (e *enrolment) registerAgain(ctx context.Context, old *identity.Identity) e
 // noNamespaces stands for no first namespaces.
 const noNamespaces = "none"
 
-// makeNamespaces creates the first namespaces for Apps. Deleting one later is final: an agent
-// that has an identity makes none.
+// makeNamespaces creates the first namespaces for Apps. An agent that has an identity makes none,
+// so that one that is deleted stays away.
 func (e *enrolment) makeNamespaces(ctx context.Context) {
 	if len(e.opts.Config.Namespaces) > 0 || slices.Equal(e.opts.Config.FirstNamespaces, []string{noNamespaces}) {
 		return
 	}
 	for _, name := range e.opts.Config.FirstNamespaces {
+		if objectmeta.ReservedNamespace(name, e.opts.Config.Namespace) {
+			continue // the default has a name that the agent's own namespace has
+		}
 		if err := e.kube.Namespaces().CreateMissing(ctx, name); err != nil {
 			e.log.Warn().Err(err).Str("namespace", name).Msg("failed to create the namespace; a Runner can create it")
 		}
@@ -134,6 +136,9 @@ func (e *enrolment) register(ctx context.Context, old *identity.Identity) (*iden
 		})
 		if err != nil {
 			return nil, fmt.Errorf("registration: %w", err)
+		}
+		if old == nil { // before the identity is stored, after which nothing would make them
+			e.makeNamespaces(ctx)
 		}
 		return identity.New(key, answer, identity.Registration{SystemRoots: systemRoots, Token: token.ID})
 	})

@@ -23,7 +23,7 @@ set -Eeuo pipefail
 # public keys, separated by commas, one of which has to have signed another version, or
 # as many as PIPEOPS_UPDATE_SIGNATURES says.
 RELEASE_VERSION="dev"
-RELEASE_MANIFEST_SHA256=""
+RELEASE_SHA256SUMS=""
 RELEASE_KEYS=""
 RELEASE_CONTROL_PLANE_URL=""
 RELEASE_K3S_VERSION="v1.36.4+k3s1"
@@ -58,6 +58,9 @@ number() {
   REPLY="$((10#$1))"
 }
 
+# trimmed TEXT prints a text without the space around it.
+trimmed() { sed '1s/^[[:space:]]*//; $s/[[:space:]]*$//' <<<"$1"; }
+
 # without_cr NAME... removes a carriage return at the end of variables: files that were written on
 # Windows leave one.
 without_cr() {
@@ -84,7 +87,7 @@ settings_load() {
   PIPEOPS_POLICY="${PIPEOPS_POLICY:-}"
   PIPEOPS_ADDRESS="${PIPEOPS_ADDRESS:-}"
   PIPEOPS_DOMAIN="${PIPEOPS_DOMAIN:-}"
-  PIPEOPS_NAME_SERVICE="${PIPEOPS_NAME_SERVICE:-sslip.io}"
+  PIPEOPS_NAME_SERVICE="${PIPEOPS_NAME_SERVICE:-}"
   PIPEOPS_GATEWAY_CA="${PIPEOPS_GATEWAY_CA:-}"
   PIPEOPS_WAIT="${PIPEOPS_WAIT:-180}"
   # At once, and for each command: Bash would run what stands in a number.
@@ -138,7 +141,7 @@ settings_check() {
   case "$NODE_TYPE" in
     server)
       [[ -n $AGENT_TOKEN || $with_control_plane == yes ]] || agent_token_kept || wrong+=("AGENT_TOKEN is not set (make one: pipeops-controlplane token create)")
-      [[ -z $AGENT_TOKEN || ${AGENT_TOKEN//[[:space:]]/} =~ $TOKEN_FORM ]] ||
+      [[ -z $AGENT_TOKEN || $(trimmed "$AGENT_TOKEN") =~ $TOKEN_FORM ]] ||
         wrong+=("AGENT_TOKEN is not a token: it was cut off or changed (copy it again, or make one: pipeops-controlplane token create)")
       [[ -n $CLUSTER_NAME ]] || wrong+=("CLUSTER_NAME is not set (the name that the control plane lists, e.g. prod-1)")
       [[ -n $PIPEOPS_CONTROL_PLANE_URL ]] || wrong+=("PIPEOPS_CONTROL_PLANE_URL is not set, and no token carries it (https://HOST[:PORT])")
@@ -536,6 +539,10 @@ facts_network() {
       used+="${used:+,}$port"
     fi
   done
+  if [[ ,$used, != *,443,* ]] && { cat "$FACTS_ROOT"/proc/net/udp "$FACTS_ROOT"/proc/net/udp6 2>/dev/null || true; } |
+    awk '$4 == "07" && substr($2, length($2) - 4) == ":01BB" {found = 1} END {exit !found}'; then
+    used+="${used:+,}443" # HTTP/3
+  fi
   fact PORTS_IN_USE "$used"
   local proxy="${HTTPS_PROXY:-${https_proxy:-}}"
   fact PROXY "${proxy##*@}" # without an account
@@ -554,6 +561,7 @@ facts_kubernetes() {
   # What root has installed, an ordinary user cannot read of.
   [[ ${facts[ROOT]} == yes || ! -d $FACTS_ROOT/var/lib/pipeops-install ]] || fact K3S_OURS server
   fact CONTROL_PLANE no
+  [[ ! -e $FACTS_ROOT/var/lib/pipeops-controlplane ]] || fact CONTROL_PLANE other
   ! state_has controlplane service || fact CONTROL_PLANE yes
   fact K3S_RUNS no
   [[ ${facts[K3S_OURS]} == no ]] || ! k3s_active "${facts[K3S_OURS]}" || fact K3S_RUNS yes
@@ -594,7 +602,7 @@ fact_sound() {
   case "$1" in
     MEMORY_MB | DISK_FREE_MB | CPUS) [[ $2 =~ ^[0-9]{1,12}$ ]] ;;
     PORTS_IN_USE) [[ $2 =~ ^[0-9,]{0,64}$ ]] ;;
-    USER_NAMESPACE | PRIVILEGED | ROOT | TERMINAL | K3S_RUNS | CONTROL_PLANE | WANT_CONTROL_PLANE) [[ $2 == yes || $2 == no ]] ;;
+    USER_NAMESPACE | PRIVILEGED | ROOT | TERMINAL | K3S_RUNS | WANT_CONTROL_PLANE) [[ $2 == yes || $2 == no ]] ;;
     *) [[ " ${facts_keys[*]} " == *" $1 "* && $2 =~ $words ]] ;;
   esac
 }
@@ -776,6 +784,8 @@ decide_control_plane() {
   [[ ${facts[WANT_CONTROL_PLANE]:-no} == yes ]] || return 0
   k3s_flags+=("disable=traefik" "disable=servicelb")
   remarks+=("the gateway serves ports 80 and 443 of this machine, so k3s comes without Traefik and its load balancer")
+  [[ ${facts[CONTROL_PLANE]:-no} != other ]] || obstacle "$EXIT_DECISION" PO-9014 "this machine has a control plane already, and not from this installer" \
+    "its data are in /var/lib/pipeops-controlplane, and uninstall would delete them" "use it: pipeops-controlplane token create, then install.sh; or move that directory away"
   [[ ${facts[INIT]} == systemd ]] || obstacle "$EXIT_MACHINE" PO-9006 "nothing could keep the control plane running" \
     "its service is for systemd (INIT=${facts[INIT]})" "use a machine with systemd, or the chart pipeops-controlplane"
   ! address_private "${facts[ADDRESS]:-}" || [[ -n $PIPEOPS_ADDRESS && $PIPEOPS_ADDRESS != "${facts[ADDRESS]}" ]] ||
@@ -1121,31 +1131,25 @@ fetch_verified() {
   verify "$2" "$(sum_in "$list" "$4")" "$4"
 }
 
-# fetch_manifest FILE gets the agent's manifest. The one of this script's own version
-# is known by its checksum; of another the list of checksums has to be signed.
-fetch_manifest() {
-  local folder="$RELEASES_URL/$PIPEOPS_VERSION"
-  if [[ -n $RELEASE_MANIFEST_SHA256 && $PIPEOPS_VERSION == "$RELEASE_VERSION" ]]; then
-    fetch "$folder/agent.yaml" "$1"
-    verify "$1" "$RELEASE_MANIFEST_SHA256" agent.yaml
-    return
-  fi
-  fetch_release agent.yaml "$1"
-}
-
-# fetch_release NAME FILE gets a file of the release, whose list of checksums has to be signed.
+# fetch_release NAME FILE gets a file of the release. Those of this script's own version are known by
+# their checksums; of another version, the list of checksums has to be signed.
 fetch_release() {
-  local folder="$RELEASES_URL/$PIPEOPS_VERSION"
+  local folder="$RELEASES_URL/$PIPEOPS_VERSION" known=""
+  [[ $PIPEOPS_VERSION != "$RELEASE_VERSION" ]] || known="$(release_sum "$1")"
   tmp_open
-  if [[ $release_listed != "$PIPEOPS_VERSION" ]]; then
+  if [[ -z $known && $release_listed != "$PIPEOPS_VERSION" ]]; then
     fetch "$folder/SHA256SUMS" "$tmp_dir/SHA256SUMS"
     [[ -z $RELEASE_KEYS ]] || fetch "$folder/SHA256SUMS.minisig" "$tmp_dir/SHA256SUMS.minisig"
     signature_check "$tmp_dir/SHA256SUMS" "pipeops $PIPEOPS_VERSION SHA256SUMS"
     release_listed="$PIPEOPS_VERSION"
   fi
+  [[ -n $known ]] || known="$(sum_in "$tmp_dir/SHA256SUMS" "$1")"
   fetch "$folder/$1" "$2"
-  verify "$2" "$(sum_in "$tmp_dir/SHA256SUMS" "$1")" "$1"
+  verify "$2" "$known" "$1"
 }
+
+# release_sum NAME prints the checksum that this script has for a file of its version, if it has one.
+release_sum() { tr , '\n' <<<"$RELEASE_SHA256SUMS" | awk -v name="$1" '$2 == name {print $1}'; }
 release_listed=""
 
 # newest_version sets PIPEOPS_VERSION to what the release site calls the newest.
@@ -1686,9 +1690,6 @@ kube_apply() {
   settings_versions >"$tmp_dir/before"
   token_is_needed=yes
   ! agent_registered || token_is_needed=no
-  policy_is_there=no
-  ! kube_read -n "$NAMESPACE" get configmap/pipeops-policy -o name || policy_is_there=yes
-  [[ -z $PIPEOPS_POLICY || $policy_is_there == no ]] || say "    note: there is a policy already, which stays: ${kube[*]} -n $NAMESPACE get configmap pipeops-policy -o yaml"
   agent_of_others
   record agent "${kube[*]}"
   preset_keep
@@ -1697,11 +1698,25 @@ kube_apply() {
   ((code == 0)) || fail "$EXIT_CLUSTER" PO-9204 "the cluster refused the agent's objects" "kubectl says: $last_output" \
     "Kubernetes 1.30 or newer is needed, and an administrator's rights: ${kube[*]} auth can-i '*' '*'"
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
+  policy_create
   # Lines that were not there before are settings that have changed.
   if [[ -s $tmp_dir/before ]] && grep -E '^(ConfigMap|Secret)/pipeops-agent(-ca|-proxy)? ' "$tmp_dir/apply.log" | grep -qvxFf "$tmp_dir/before"; then
     say "    settings have changed: the agent restarts"
     logged "${kube[@]}" -n "$NAMESPACE" rollout restart deployment/pipeops-agent || true
   fi
+}
+
+# policy_create sets what Runners may do, where the owner has not said it yet.
+policy_create() {
+  [[ -n $PIPEOPS_POLICY ]] || return 0
+  kube_read -n "$NAMESPACE" get configmap/pipeops-policy --ignore-not-found -o name ||
+    fail "$EXIT_CLUSTER" PO-9204 "the policy cannot be read" "kubectl says: $last_output" "run this again"
+  if [[ -n $REPLY ]]; then
+    say "    note: there is a policy already, which stays: ${kube[*]} -n $NAMESPACE get configmap pipeops-policy -o yaml"
+    return 0
+  fi
+  logged "${kube[@]}" -n "$NAMESPACE" create configmap pipeops-policy --from-literal "preset=$PIPEOPS_POLICY" ||
+    fail "$EXIT_CLUSTER" PO-9204 "the policy cannot be created" "kubectl says: $last_output" "run this again"
 }
 
 # agent_registered answers 0 if the agent is registered with this control plane: it is ready. It has
@@ -1750,7 +1765,7 @@ manifest_get() {
   if [[ -n $PIPEOPS_MANIFEST ]]; then
     cp "$PIPEOPS_MANIFEST" "$tmp_dir/agent.yaml"
   else
-    fetch_manifest "$tmp_dir/agent.yaml"
+    fetch_release agent.yaml "$tmp_dir/agent.yaml"
   fi
   [[ -z $PIPEOPS_IMAGE ]] || {
     PIPEOPS_IMAGE="$PIPEOPS_IMAGE" awk '/^ +image: / {sub(/image: .*/, "image: " ENVIRON["PIPEOPS_IMAGE"])} {print}' \
@@ -1767,7 +1782,6 @@ kube_objects() {
   object_token
   object_proxy
   object_ca
-  object_policy
   [[ $namespaces_known == *";monitoring="* ]] || printf -- '---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: monitoring\n'
 }
 
@@ -1798,12 +1812,6 @@ object_token() {
   printf -- '---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: pipeops-agent\n  namespace: %s\ndata:\n  AGENT_TOKEN: ' "$NAMESPACE"
   printf '%s' "$AGENT_TOKEN" | base64 | tr -d '\n'
   echo
-}
-
-# object_policy is what Runners may do, where the owner has not said it yet.
-object_policy() {
-  [[ -n $PIPEOPS_POLICY && $policy_is_there == no ]] || return 0
-  printf -- '---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: pipeops-policy\n  namespace: %s\ndata:\n  preset: %s\n' "$NAMESPACE" "$PIPEOPS_POLICY"
 }
 
 object_ca() {
@@ -2259,24 +2267,21 @@ CONTROL_PLANE_DATA=/var/lib/pipeops-controlplane
 CONTROL_PLANE_PORTS="80 443 7000 8443 8444"
 LETS_ENCRYPT=https://acme-v02.api.letsencrypt.org/directory
 
-# server_settings completes the settings: what is given, else what an earlier run chose, else what
-# this machine suggests.
+# server_settings completes the settings: what is given now, else what an earlier run was given, else
+# what this machine suggests, which may differ from run to run.
 server_settings() {
-  local kept="$STATE_DIR/server"
-  server_kept PIPEOPS_ADDRESS "$kept" "${facts[ADDRESS]:-}"
-  server_kept CLUSTER_NAME "$kept" "$(server_name)"
-  server_kept PIPEOPS_DOMAIN "$kept" "$(server_free_domain)"
-  server_kept PIPEOPS_GATEWAY_CA "$kept" ""
+  local name
+  for name in "${SERVER_SETTINGS[@]}"; do
+    [[ -n ${!name:-} || ! -r $STATE_DIR/server ]] || printf -v "$name" %s "$(sed -n "s|^$name=||p" "$STATE_DIR/server" | head -n 1)"
+  done
+  CLUSTER_NAME="${CLUSTER_NAME:-$(server_name)}" # and stays: the agent is known by it
+  server_given="$(for name in "${SERVER_SETTINGS[@]}"; do printf '%s=%s\n' "$name" "${!name:-}"; done)"
+  PIPEOPS_ADDRESS="${PIPEOPS_ADDRESS:-${facts[ADDRESS]:-}}"
+  PIPEOPS_DOMAIN="${PIPEOPS_DOMAIN:-$(server_free_domain)}"
   PIPEOPS_CONTROL_PLANE_URL="https://$PIPEOPS_ADDRESS:8443"
 }
-
-# server_kept NAME FILE OTHERWISE sets an empty setting to the line NAME=VALUE of a file, or to OTHERWISE.
-server_kept() {
-  local value=""
-  [[ -z ${!1:-} ]] || return 0
-  [[ ! -r $2 ]] || value="$(sed -n "s|^$1=||p" "$2" | head -n 1)"
-  printf -v "$1" %s "${value:-$3}"
-}
+SERVER_SETTINGS=(PIPEOPS_ADDRESS CLUSTER_NAME PIPEOPS_DOMAIN PIPEOPS_NAME_SERVICE PIPEOPS_GATEWAY_CA)
+server_given=""
 
 # server_name is the host's name, in the form of a cluster's.
 server_name() {
@@ -2288,8 +2293,9 @@ server_name() {
 # server_free_domain is a domain that needs no set-up: a public DNS service answers for it with the
 # address in its first label.
 server_free_domain() {
-  [[ $PIPEOPS_NAME_SERVICE != none && $PIPEOPS_ADDRESS =~ ^[0-9]+(\.[0-9]+){3}$ ]] || return 0
-  echo "${PIPEOPS_ADDRESS//./-}.$PIPEOPS_NAME_SERVICE"
+  local service="${PIPEOPS_NAME_SERVICE:-sslip.io}"
+  [[ $service != none && $PIPEOPS_ADDRESS =~ ^[0-9]+(\.[0-9]+){3}$ ]] || return 0
+  echo "${PIPEOPS_ADDRESS//./-}.$service"
 }
 
 # server_check prints what is wrong with the settings of a server, a line each.
@@ -2298,7 +2304,7 @@ server_check() {
     echo "PIPEOPS_ADDRESS=$PIPEOPS_ADDRESS: name this machine's IPv4 address or host name (--address)"
   [[ $PIPEOPS_DOMAIN =~ ^[a-z0-9-]+(\.[a-z0-9-]+)+$ ]] ||
     echo "PIPEOPS_DOMAIN=$PIPEOPS_DOMAIN: name a domain for Apps, for which *.DOMAIN leads to this machine in DNS (--domain apps.example.com)"
-  [[ $PIPEOPS_NAME_SERVICE =~ ^[a-z0-9.-]+$ ]] ||
+  [[ $PIPEOPS_NAME_SERVICE =~ ^[a-z0-9.-]*$ ]] ||
     echo "PIPEOPS_NAME_SERVICE=$PIPEOPS_NAME_SERVICE: use none, or the domain of a service like sslip.io"
   [[ -z $PIPEOPS_GATEWAY_CA || $PIPEOPS_GATEWAY_CA == internal || $PIPEOPS_GATEWAY_CA =~ ^https://[^[:space:]]+$ ]] ||
     echo "PIPEOPS_GATEWAY_CA=$PIPEOPS_GATEWAY_CA: use internal, or the https URL of an ACME directory"
@@ -2310,12 +2316,17 @@ address_private() {
 }
 
 # server_ca chooses who signs the certificates of Apps: Let's Encrypt, if it can reach this machine
-# and this machine reaches it.
+# and this machine reaches it. Once chosen, it stays while it can reach this machine.
 server_ca() {
   [[ -z $PIPEOPS_GATEWAY_CA ]] || return 0
   PIPEOPS_GATEWAY_CA=internal
-  if [[ -n $PIPEOPS_BUNDLE ]]; then return 0; fi
+  # The control plane has no proxy. Nothing from outside reaches a private address.
+  if [[ -n $PIPEOPS_BUNDLE || -n ${facts[PROXY]:-} ]]; then return 0; fi
   if address_private "$PIPEOPS_ADDRESS" && [[ $PIPEOPS_DOMAIN == "$(server_free_domain)" ]]; then return 0; fi
+  if grep -qsxF "PIPEOPS_GATEWAY_CA=$LETS_ENCRYPT" "$CONTROL_PLANE_ENV"; then
+    PIPEOPS_GATEWAY_CA="$LETS_ENCRYPT"
+    return 0
+  fi
   ca_arguments
   ! logged curl -fsS --proto '=https' --connect-timeout 5 --max-time 15 "${ca_args[@]}" -o /dev/null "$LETS_ENCRYPT" ||
     PIPEOPS_GATEWAY_CA="$LETS_ENCRYPT"
@@ -2323,17 +2334,17 @@ server_ca() {
 
 # controlplane_ensure brings the control plane to the wanted version and settings, and starts it.
 controlplane_ensure() {
-  local before
   step "the control plane $PIPEOPS_VERSION at $PIPEOPS_CONTROL_PLANE_URL"
   ! would "install pipeops-controlplane, pipeops-runner and pipeops-agent, and start the control plane as a service" || return 0
   record controlplane service
+  printf '%s\n' "$server_given" >"$STATE_DIR/server"
   server_ca
-  before="$(controlplane_files)"
   controlplane_programs
   controlplane_config | put "$CONTROL_PLANE_ENV" 0600
   [[ -e $CONTROL_PLANE_USER_ENV ]] || echo "# Your settings of the control plane. They count more than those in $CONTROL_PLANE_ENV." | put "$CONTROL_PLANE_USER_ENV" 0600
   controlplane_dropin | put "$CONTROL_PLANE_UNITS/$CONTROL_PLANE_UNIT.d/server.conf" 0644
-  if [[ $before == "$(controlplane_files)" ]] && systemctl is-active --quiet "$CONTROL_PLANE_UNIT"; then
+  # What the last start was of: a run that was interrupted before has left another sum.
+  if [[ $(state_names started) == "$(controlplane_files)" ]] && systemctl is-active --quiet "$CONTROL_PLANE_UNIT"; then
     say "    it is installed and runs"
     return 0
   fi
@@ -2342,23 +2353,32 @@ controlplane_ensure() {
   # The unit reports that it has started when agents are served.
   logged systemctl restart "$CONTROL_PLANE_UNIT" || controlplane_failed
   logged systemctl enable --now pipeops-controlplane-backup.timer || true
-  server_keep
+  state_replace started "$(controlplane_files)"
+  rm -rf "$STATE_DIR/programs.before"
 }
 
-server_keep() {
-  printf '%s=%s\n' PIPEOPS_ADDRESS "$PIPEOPS_ADDRESS" CLUSTER_NAME "$CLUSTER_NAME" PIPEOPS_DOMAIN "$PIPEOPS_DOMAIN" \
-    PIPEOPS_GATEWAY_CA "$PIPEOPS_GATEWAY_CA" >"$STATE_DIR/server"
-}
-
+# controlplane_failed goes back to the programs of before, if there are any.
 controlplane_failed() {
+  local name back=""
   logged journalctl -u "$CONTROL_PLANE_UNIT" -n 15 --no-pager -o cat || true
-  fail "$EXIT_CONTROL_PLANE" PO-9205 "the control plane did not start" "it says: ${last_output:-nothing}" "journalctl -u pipeops-controlplane -n 50 --no-pager"
+  local words="${last_output:-nothing}"
+  if [[ -d $STATE_DIR/programs.before ]]; then
+    for name in "${CONTROL_PLANE_PROGRAMS[@]}"; do
+      [[ ! -x $STATE_DIR/programs.before/$name ]] || cp -p "$STATE_DIR/programs.before/$name" "$bin_dir/$name"
+    done
+    state_replace programs "before"
+    back="; the version before does not start either"
+    ! logged systemctl restart "$CONTROL_PLANE_UNIT" || back="; the version before runs again"
+  fi
+  fail "$EXIT_CONTROL_PLANE" PO-9205 "the control plane did not start$back" "it says: $words" "journalctl -u pipeops-controlplane -n 50 --no-pager"
 }
+CONTROL_PLANE_PROGRAMS=(pipeops-controlplane pipeops-runner pipeops-agent)
 
-# controlplane_files prints checksums of all that the service consists of.
+# controlplane_files prints a checksum of all that the service consists of.
 controlplane_files() {
-  { cat "$bin_dir/pipeops-controlplane" "$CONTROL_PLANE_UNITS"/pipeops-controlplane* "$CONTROL_PLANE_UNITS/$CONTROL_PLANE_UNIT.d/server.conf" \
-    "$CONTROL_PLANE_ENV" "$CONTROL_PLANE_USER_ENV" 2>/dev/null || true; } | sha256sum
+  { cat "$bin_dir/pipeops-controlplane" "$CONTROL_PLANE_UNITS"/pipeops-controlplane*.service "$CONTROL_PLANE_UNITS"/pipeops-controlplane*.timer \
+    "$CONTROL_PLANE_UNITS/$CONTROL_PLANE_UNIT.d/server.conf" "$CONTROL_PLANE_ENV" "$CONTROL_PLANE_USER_ENV" 2>/dev/null || true; } |
+    sha256sum | cut -d ' ' -f 1
 }
 
 controlplane_config() {
@@ -2395,7 +2415,13 @@ controlplane_programs() {
   mkdir -p "$tmp_dir/programs"
   logged tar -xzf "$tmp_dir/programs.tar.gz" -C "$tmp_dir/programs" --strip-components=1 --no-same-owner ||
     fail "$EXIT_MACHINE" PO-9115 "$archive.tar.gz cannot be unpacked" "tar says: $last_output" "$(install_hint tar); df -h $STATE_DIR"
-  for name in pipeops-controlplane pipeops-runner pipeops-agent; do
+  if [[ -n $(state_names programs) && ! -d $STATE_DIR/programs.before ]]; then
+    mkdir -p "$STATE_DIR/programs.before"
+    for name in "${CONTROL_PLANE_PROGRAMS[@]}"; do
+      [[ ! -x $bin_dir/$name ]] || cp -p "$bin_dir/$name" "$STATE_DIR/programs.before/"
+    done
+  fi
+  for name in "${CONTROL_PLANE_PROGRAMS[@]}"; do
     program_install "$name" "$tmp_dir/programs/$name"
   done
   for name in "$CONTROL_PLANE_UNIT" pipeops-controlplane-backup.service pipeops-controlplane-backup.timer; do
@@ -2416,22 +2442,38 @@ server_token() {
     fail "$EXIT_CONTROL_PLANE" PO-9205 "the control plane gave no token" "it says: $(tail -n 3 "$tmp_dir/why")" "pipeops-controlplane ready"
 }
 
-# server_access gives root the command lines, once: as an operator, and as a Runner.
+# server_access gives root the command lines, once for a name: as an operator, and as a Runner.
 server_access() {
-  local runner="$CLUSTER_NAME-root" contexts
-  ! state_has access root || return 0
+  local runner contexts
+  runner="$(root_runner "$CLUSTER_NAME")"
+  ! state_has access "$CLUSTER_NAME" || return 0
   step "root's command lines"
   contexts="$(root_home)/.config/pipeops"
   make_dir "${contexts%/*}"
   [[ -e $contexts ]] || record tree "$contexts"
-  logged as_root "$bin_dir/pipeops-controlplane" login "$CONTROL_PLANE_DATA/admin.json" ||
+  logged as_root "$bin_dir/pipeops-controlplane" login "$CONTROL_PLANE_DATA/admin.json" --context "$runner" ||
     fail "$EXIT_CONTROL_PLANE" PO-9205 "root cannot sign in" "pipeops-controlplane says: $last_output" "pipeops-controlplane ready"
   # The credentials go from one to the other, past files and arguments.
   as_root "$bin_dir/pipeops-controlplane" runner create "$runner" --force -o - 2>"$tmp_dir/why" |
     as_root "$bin_dir/pipeops-runner" login - --agent "$CLUSTER_NAME" >>"$tmp_dir/why" 2>&1 ||
     fail "$EXIT_CONTROL_PLANE" PO-9205 "root gets no credentials of a Runner" "$(tail -n 3 "$tmp_dir/why")" "pipeops-controlplane ready"
-  record access root
+  record access "$CLUSTER_NAME"
 }
+
+# root_runner NAME is what root is called as a Runner, and its contexts: at most 63 characters.
+root_runner() { echo "${1:0:58}-root"; }
+
+# access_remove takes away root's contexts. Those of other control planes stay.
+access_remove() {
+  local name
+  [[ -x $bin_dir/pipeops-runner && -x $bin_dir/pipeops-controlplane ]] || return 0
+  for name in $(state_names access); do
+    logged as_root "$bin_dir/pipeops-runner" context delete "$(root_runner "$name")" || true
+    logged as_root "$bin_dir/pipeops-controlplane" context delete "$(root_runner "$name")" || true
+  done
+  [[ -z "$(as_root "$bin_dir/pipeops-runner" context list -o name 2>/dev/null)$(as_root "$bin_dir/pipeops-controlplane" context list -o name 2>/dev/null)" ]] || access_kept=yes
+}
+access_kept=no
 
 # server_sample deploys an App from the agent's image, once, so that a public URL answers.
 server_sample() {
@@ -2439,9 +2481,11 @@ server_sample() {
   ! state_has sample hello || return 0
   step "a sample App"
   image="$(sed -n 's/^ *image: //p' "$tmp_dir/agent.yaml" | head -n 1)"
-  logged as_root "$bin_dir/pipeops-runner" deploy hello --image "$image" --port 8080 --probe-path / --memory 16Mi:64Mi --public -- sample ||
-    say "    note: it is not public yet: ${last_output##*$'\n'} (see: pipeops-runner status hello)"
-  record sample hello
+  if logged as_root "$bin_dir/pipeops-runner" deploy hello --image "$image" --port 8080 --probe-path / --memory 16Mi:64Mi --public -- sample; then
+    record sample hello
+    return 0
+  fi
+  say "    note: it was not deployed: ${last_output%%$'\n'*} (see: pipeops-runner status hello; the next run tries again)"
 }
 
 # server_url prints the sample's URL, or nothing.
@@ -2469,6 +2513,7 @@ server_told() {
 controlplane_remove() {
   [[ -n $(state_names controlplane) ]] || return 0
   step "the control plane with its CA and its database"
+  access_remove
   logged systemctl disable --now "$CONTROL_PLANE_UNIT" pipeops-controlplane-backup.timer || true
   rm -rf /var/lib/private/pipeops-controlplane* "$CONTROL_PLANE_DATA" "$CONTROL_PLANE_DATA"-backup
 }
@@ -2796,7 +2841,14 @@ uninstall_machine() {
     if [[ -e $path ]]; then remains+=("$path"); else say "    $path"; fi
   done <<<"$(state_names file)"
   while IFS= read -r path; do
-    [[ ! -d $path ]] || { rm -rf "$path" && say "    $path"; }
+    [[ ! -d $path ]] || {
+      [[ $access_kept == no ]] || {
+        say "    kept $path, which has other contexts"
+        continue
+      }
+      rm -rf "$path"
+      say "    $path"
+    }
   done <<<"$(state_names tree)"
   [[ -z $(state_names controlplane) ]] || logged systemctl daemon-reload || true
   while IFS= read -r path; do
@@ -3329,7 +3381,7 @@ command_cluster_info() {
 cluster_info_server() {
   local address=SERVER # of another machine, whose facts are replayed
   if [[ -z $facts_file ]]; then
-    address="$(ip -o route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([^ ]*\).*/\1/p')"
+    address="${facts[ADDRESS]:-}"
   fi
   say "    server:     https://${address:-SERVER}:6443"
   say "    token:      sudo cat /var/lib/rancher/k3s/server/node-token"

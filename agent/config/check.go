@@ -82,7 +82,9 @@ func (c *Config) check() (errs []error) {
 		}
 	}
 	manageable("PIPEOPS_NAMESPACES", c.Namespaces)
-	manageable("PIPEOPS_FIRST_NAMESPACES", c.FirstNamespaces)
+	if c.source["firstNamespaces"] != fromDefault { // the default may be the agent's own namespace
+		manageable("PIPEOPS_FIRST_NAMESPACES", c.FirstNamespaces)
+	}
 	switch c.NodeType {
 	case nodeServer:
 	case nodeWorker:

@@ -111,8 +111,11 @@ func lookUp(s setting, flags *pflag.FlagSet, getenv func(string) string, file ma
 	if v, ok := file[s.key]; ok && v != nil {
 		return fmt.Sprint(v), path
 	}
-	return s.def, "default"
+	return s.def, fromDefault
 }
+
+// fromDefault is the source of a setting that nothing sets.
+const fromDefault = "default"
 
 func assign(field any, value string) error {
 	switch f := field.(type) {

@@ -41,6 +41,15 @@ func with(more map[string]string) map[string]string {
 	return all
 }
 
+func TestFirstNamespaces_DefaultIsOwn(t *testing.T) {
+	env := map[string]string{"PIPEOPS_CONTROL_PLANE_URL": "https://cp.example.com", "CLUSTER_NAME": "a", "AGENT_TOKEN": "", "POD_NAMESPACE": "production"}
+	_, err := load(t, env)
+	assert.NotContains(t, fmt.Sprint(err), "PIPEOPS_FIRST_NAMESPACES")
+	env["PIPEOPS_FIRST_NAMESPACES"] = "production"
+	_, err = load(t, env)
+	assert.ErrorContains(t, err, "PIPEOPS_FIRST_NAMESPACES")
+}
+
 func TestLoad_SelfUpdate(t *testing.T) {
 	c, err := load(t, sound)
 	require.NoError(t, err)

@@ -60,6 +60,12 @@ func find(name string) (Component, bool) {
 	return table[i], true
 }
 
+// Known reports whether there is a component of that name.
+func Known(name string) bool {
+	_, known := find(name)
+	return known
+}
+
 // Set is the name of a choice of components.
 type Set string
 

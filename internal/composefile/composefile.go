@@ -63,12 +63,19 @@ func Read(ctx context.Context, path string, text []byte, environ []string) ([]Ap
 	}
 	var apps []App
 	var wrong []error
-	users := volumeUsers(project)
+	users, names := volumeUsers(project), map[string]string{}
 	for _, service := range ordered(project) {
 		c := conversion{service: service, project: project, volumeUsers: users}
 		app := c.app()
+		if other, taken := names[app.Name]; taken {
+			c.cannot("name", "would be the App %s, which service %s is, too", app.Name, other)
+		}
+		names[app.Name] = service.Name
 		apps = append(apps, app)
 		wrong = append(wrong, c.wrong...)
+	}
+	if left := slices.Sorted(maps.Keys(project.DisabledServices)); len(left) > 0 {
+		apps[0].Notes = append(apps[0].Notes, "left out, as no profile of COMPOSE_PROFILES has them: services "+strings.Join(left, ", "))
 	}
 	return apps, errors.Join(wrong...)
 }
@@ -90,7 +97,12 @@ func load(ctx context.Context, path string, text []byte, environ []string) (*typ
 	return loader.LoadWithContext(ctx, types.ConfigDetails{
 		WorkingDir: dir, Environment: environment,
 		ConfigFiles: []types.ConfigFile{{Filename: path, Content: text}},
-	}, func(o *loader.Options) { o.SetProjectName("compose", true) })
+	}, func(o *loader.Options) { o.SetProjectName("compose", true) }, loader.WithProfiles(profiles(environment["COMPOSE_PROFILES"])))
+}
+
+// profiles returns the names in COMPOSE_PROFILES.
+func profiles(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 func exists(file string) bool {

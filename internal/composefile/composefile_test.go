@@ -67,16 +67,43 @@ func TestRead_NamesWhatIsMissing(t *testing.T) {
 		"{image: a, network_mode: host}":                   "services.a.network_mode: an App has nothing like it",
 		"{image: a, working_dir: /x}":                      "services.a.working_dir: an App has nothing like it",
 		"{image: a, volumes: ['./conf:/etc/conf']}":        "services.a.volumes[0]: ",
+		"{image: a, volumes: ['there:/d']}":                "services.a.volumes[0]: there is an external volume",
 		"{image: a, user: www}":                            "services.a.user: \"www\" is a name",
 		"{image: a, ports: ['8000-8001:8000-8001'], x: 1}": "services.a.x is not a field of a Compose file",
 		"{image: a, deploy: {resources: {reservations: {devices: [{capabilities: [gpu]}]}}}}": "services.a.deploy.resources: an App has no devices",
 	} {
-		_, err := composefile.Read(t.Context(), filepath.Join(t.TempDir(), "compose.yaml"), []byte("services: {a: "+text+"}\n"), nil)
+		_, err := composefile.Read(t.Context(), filepath.Join(t.TempDir(), "compose.yaml"), []byte("services: {a: "+text+"}\nvolumes: {there: {external: true}}\n"), nil)
 		assert.ErrorContains(t, err, says, text)
 	}
 	two := "services: {a: {image: a, volumes: ['data:/d']}, b: {image: b, volumes: ['data:/d']}}\nvolumes: {data: {}}\n"
 	_, err := composefile.Read(t.Context(), "compose.yaml", []byte(two), nil)
 	assert.ErrorContains(t, err, "data is shared by a, b")
+	_, err = composefile.Read(t.Context(), "compose.yaml", []byte("services: {a_b: {image: a}, a-b: {image: b}}"), nil)
+	assert.ErrorContains(t, err, "would be the App a-b, which service a-b is, too")
+	_, err = composefile.Read(t.Context(), "compose.yaml", []byte(
+		"services: {web: {image: a, depends_on: {migrate: {condition: service_completed_successfully}}}, migrate: {image: a, restart: 'no'}}"), nil)
+	assert.ErrorContains(t, err, "services.migrate.restart: the service runs once before others")
+}
+
+// TestRead_Published: what a host keeps to itself does not become public.
+func TestRead_Published(t *testing.T) {
+	apps, err := composefile.Read(t.Context(), "compose.yaml", []byte(
+		"services: {a: {image: a, ports: ['127.0.0.1:9200:9200']}, b: {image: b, ports: ['[::1]:1:1', '8080:80', '53:53/udp']}, c: {image: c, ports: ['80']}}"), nil)
+	require.NoError(t, err)
+	assert.Equal(t, []bool{false, true, false}, []bool{apps[0].Published, apps[1].Published, apps[2].Published})
+	assert.Contains(t, apps[0].Notes[0], "port 9200 is published to this machine alone")
+	assert.Equal(t, int32(80), apps[1].Spec.Ports[0].Port, "the public one comes first")
+}
+
+func TestRead_Profiles(t *testing.T) {
+	text := []byte("services: {a: {image: a}, debug: {image: b, profiles: [debug]}}")
+	apps, err := composefile.Read(t.Context(), "compose.yaml", text, nil)
+	require.NoError(t, err)
+	require.Len(t, apps, 1)
+	assert.Contains(t, apps[0].Notes[0], "services debug")
+	apps, err = composefile.Read(t.Context(), "compose.yaml", text, []string{"COMPOSE_PROFILES=debug"})
+	require.NoError(t, err)
+	assert.Len(t, apps, 2)
 }
 
 func TestRead_EnvBesideFile(t *testing.T) {

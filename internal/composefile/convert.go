@@ -1,9 +1,11 @@
 package composefile
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,6 +60,7 @@ func (c *conversion) app() App {
 		c.note("the App is called %s: names have only a-z, 0-9 and -", c.out.Name)
 	}
 	c.fields()
+	c.meaning()
 	switch {
 	case s.Image == "" && s.Build != nil:
 		c.cannot("image", "is missing, and the service is built from %s: build the image, push it, and name it here", s.Build.Context)
@@ -103,6 +106,32 @@ func (c *conversion) fields() {
 	if len(ignored) > 0 {
 		c.note("ignored: %s", strings.Join(ignored, ", "))
 	}
+}
+
+// meaning refuses what an App would do otherwise.
+func (c *conversion) meaning() {
+	s := c.service
+	if s.Restart == types.RestartPolicyNo && c.endsFirst() {
+		c.cannot("restart", "the service runs once before others: run it as a job (pipeops-runner job run), and leave it out here")
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.DependsOn)) {
+		if s.DependsOn[name].Condition == types.ServiceConditionCompletedSuccessfully {
+			c.cannot("depends_on."+name, "it runs once: run it as a job (pipeops-runner job run), and leave it out here")
+		}
+	}
+	if d := s.Deploy; d != nil && (d.Mode == "global" || len(d.Placement.Constraints) > 0 || len(d.Placement.Preferences) > 0) {
+		c.note("ignored: deploy.mode and deploy.placement")
+	}
+}
+
+// endsFirst reports whether another service waits for the end of this one.
+func (c *conversion) endsFirst() bool {
+	for _, other := range c.project.Services {
+		if other.DependsOn[c.service.Name].Condition == types.ServiceConditionCompletedSuccessfully {
+			return true
+		}
+	}
+	return false
 }
 
 // literal returns words in which Kubernetes expands no variable: Compose has expanded its own.
@@ -161,10 +190,16 @@ func (c *conversion) ports() {
 			c.out.Spec.Ports = append(c.out.Spec.Ports, p)
 		}
 	}
-	for _, p := range c.service.Ports {
+	// The first TCP port is the one that is public.
+	published := slices.Clone(c.service.Ports)
+	slices.SortStableFunc(published, func(a, b types.ServicePortConfig) int {
+		return cmp.Compare(visibility(b), visibility(a))
+	})
+	for _, p := range published {
 		add("ports", p.Target, p.Protocol)
-		if p.Published != "" && p.Protocol != "udp" {
-			c.out.Published = true
+		c.out.Published = c.out.Published || visibility(p) == isPublic
+		if p.Published != "" && visibility(p) == isLocal {
+			c.note("port %d is published to this machine alone: --public leaves it out", p.Target)
 		}
 	}
 	for _, text := range c.service.Expose {
@@ -180,6 +215,25 @@ func (c *conversion) ports() {
 	if len(c.out.Spec.Ports) == 0 && c.isUsed() {
 		c.note("no port: other Apps reach it by its name only if expose or ports names one")
 	}
+}
+
+// How far a port is published.
+const (
+	isHidden = iota
+	isLocal
+	isPublic
+)
+
+// visibility returns how far a TCP port is published.
+func visibility(p types.ServicePortConfig) int {
+	address, err := netip.ParseAddr(p.HostIP)
+	switch {
+	case p.Published == "" || p.Protocol == "udp":
+		return isHidden
+	case p.HostIP == "localhost", err == nil && address.IsLoopback():
+		return isLocal
+	}
+	return isPublic
 }
 
 // isUsed reports whether another service depends on this one.
@@ -204,6 +258,8 @@ func (c *conversion) volumes() {
 			c.cannot(field, "volumes of type %s are not known", v.Type)
 		case v.Source == "":
 			c.add(runnerapi.Volume{MountPath: v.Target, EmptyDir: &runnerapi.EmptyDir{}})
+		case bool(c.project.Volumes[v.Source].External):
+			c.cannot(field, "%s is an external volume, which the cluster has not", v.Source)
 		case len(c.volumeUsers[v.Source]) > 1:
 			c.cannot(field, "%s is shared by %s: a volume belongs to one App", v.Source, strings.Join(c.volumeUsers[v.Source], ", "))
 		default:

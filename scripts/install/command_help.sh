@@ -77,7 +77,7 @@ command_cluster_info() {
 cluster_info_server() {
   local address=SERVER # of another machine, whose facts are replayed
   if [[ -z $facts_file ]]; then
-    address="$(ip -o route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([^ ]*\).*/\1/p')"
+    address="${facts[ADDRESS]:-}"
   fi
   say "    server:     https://${address:-SERVER}:6443"
   say "    token:      sudo cat /var/lib/rancher/k3s/server/node-token"

@@ -166,7 +166,14 @@ uninstall_machine() {
     if [[ -e $path ]]; then remains+=("$path"); else say "    $path"; fi
   done <<<"$(state_names file)"
   while IFS= read -r path; do
-    [[ ! -d $path ]] || { rm -rf "$path" && say "    $path"; }
+    [[ ! -d $path ]] || {
+      [[ $access_kept == no ]] || {
+        say "    kept $path, which has other contexts"
+        continue
+      }
+      rm -rf "$path"
+      say "    $path"
+    }
   done <<<"$(state_names tree)"
   [[ -z $(state_names controlplane) ]] || logged systemctl daemon-reload || true
   while IFS= read -r path; do

@@ -127,6 +127,8 @@ decide_control_plane() {
   [[ ${facts[WANT_CONTROL_PLANE]:-no} == yes ]] || return 0
   k3s_flags+=("disable=traefik" "disable=servicelb")
   remarks+=("the gateway serves ports 80 and 443 of this machine, so k3s comes without Traefik and its load balancer")
+  [[ ${facts[CONTROL_PLANE]:-no} != other ]] || obstacle "$EXIT_DECISION" PO-9014 "this machine has a control plane already, and not from this installer" \
+    "its data are in /var/lib/pipeops-controlplane, and uninstall would delete them" "use it: pipeops-controlplane token create, then install.sh; or move that directory away"
   [[ ${facts[INIT]} == systemd ]] || obstacle "$EXIT_MACHINE" PO-9006 "nothing could keep the control plane running" \
     "its service is for systemd (INIT=${facts[INIT]})" "use a machine with systemd, or the chart pipeops-controlplane"
   ! address_private "${facts[ADDRESS]:-}" || [[ -n $PIPEOPS_ADDRESS && $PIPEOPS_ADDRESS != "${facts[ADDRESS]}" ]] ||

@@ -114,31 +114,25 @@ fetch_verified() {
   verify "$2" "$(sum_in "$list" "$4")" "$4"
 }
 
-# fetch_manifest FILE gets the agent's manifest. The one of this script's own version
-# is known by its checksum; of another the list of checksums has to be signed.
-fetch_manifest() {
-  local folder="$RELEASES_URL/$PIPEOPS_VERSION"
-  if [[ -n $RELEASE_MANIFEST_SHA256 && $PIPEOPS_VERSION == "$RELEASE_VERSION" ]]; then
-    fetch "$folder/agent.yaml" "$1"
-    verify "$1" "$RELEASE_MANIFEST_SHA256" agent.yaml
-    return
-  fi
-  fetch_release agent.yaml "$1"
-}
-
-# fetch_release NAME FILE gets a file of the release, whose list of checksums has to be signed.
+# fetch_release NAME FILE gets a file of the release. Those of this script's own version are known by
+# their checksums; of another version, the list of checksums has to be signed.
 fetch_release() {
-  local folder="$RELEASES_URL/$PIPEOPS_VERSION"
+  local folder="$RELEASES_URL/$PIPEOPS_VERSION" known=""
+  [[ $PIPEOPS_VERSION != "$RELEASE_VERSION" ]] || known="$(release_sum "$1")"
   tmp_open
-  if [[ $release_listed != "$PIPEOPS_VERSION" ]]; then
+  if [[ -z $known && $release_listed != "$PIPEOPS_VERSION" ]]; then
     fetch "$folder/SHA256SUMS" "$tmp_dir/SHA256SUMS"
     [[ -z $RELEASE_KEYS ]] || fetch "$folder/SHA256SUMS.minisig" "$tmp_dir/SHA256SUMS.minisig"
     signature_check "$tmp_dir/SHA256SUMS" "pipeops $PIPEOPS_VERSION SHA256SUMS"
     release_listed="$PIPEOPS_VERSION"
   fi
+  [[ -n $known ]] || known="$(sum_in "$tmp_dir/SHA256SUMS" "$1")"
   fetch "$folder/$1" "$2"
-  verify "$2" "$(sum_in "$tmp_dir/SHA256SUMS" "$1")" "$1"
+  verify "$2" "$known" "$1"
 }
+
+# release_sum NAME prints the checksum that this script has for a file of its version, if it has one.
+release_sum() { tr , '\n' <<<"$RELEASE_SHA256SUMS" | awk -v name="$1" '$2 == name {print $1}'; }
 release_listed=""
 
 # newest_version sets PIPEOPS_VERSION to what the release site calls the newest.

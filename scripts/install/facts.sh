@@ -191,6 +191,10 @@ facts_network() {
       used+="${used:+,}$port"
     fi
   done
+  if [[ ,$used, != *,443,* ]] && { cat "$FACTS_ROOT"/proc/net/udp "$FACTS_ROOT"/proc/net/udp6 2>/dev/null || true; } |
+    awk '$4 == "07" && substr($2, length($2) - 4) == ":01BB" {found = 1} END {exit !found}'; then
+    used+="${used:+,}443" # HTTP/3
+  fi
   fact PORTS_IN_USE "$used"
   local proxy="${HTTPS_PROXY:-${https_proxy:-}}"
   fact PROXY "${proxy##*@}" # without an account
@@ -209,6 +213,7 @@ facts_kubernetes() {
   # What root has installed, an ordinary user cannot read of.
   [[ ${facts[ROOT]} == yes || ! -d $FACTS_ROOT/var/lib/pipeops-install ]] || fact K3S_OURS server
   fact CONTROL_PLANE no
+  [[ ! -e $FACTS_ROOT/var/lib/pipeops-controlplane ]] || fact CONTROL_PLANE other
   ! state_has controlplane service || fact CONTROL_PLANE yes
   fact K3S_RUNS no
   [[ ${facts[K3S_OURS]} == no ]] || ! k3s_active "${facts[K3S_OURS]}" || fact K3S_RUNS yes
@@ -249,7 +254,7 @@ fact_sound() {
   case "$1" in
     MEMORY_MB | DISK_FREE_MB | CPUS) [[ $2 =~ ^[0-9]{1,12}$ ]] ;;
     PORTS_IN_USE) [[ $2 =~ ^[0-9,]{0,64}$ ]] ;;
-    USER_NAMESPACE | PRIVILEGED | ROOT | TERMINAL | K3S_RUNS | CONTROL_PLANE | WANT_CONTROL_PLANE) [[ $2 == yes || $2 == no ]] ;;
+    USER_NAMESPACE | PRIVILEGED | ROOT | TERMINAL | K3S_RUNS | WANT_CONTROL_PLANE) [[ $2 == yes || $2 == no ]] ;;
     *) [[ " ${facts_keys[*]} " == *" $1 "* && $2 =~ $words ]] ;;
   esac
 }

@@ -59,9 +59,6 @@ kube_apply() {
   settings_versions >"$tmp_dir/before"
   token_is_needed=yes
   ! agent_registered || token_is_needed=no
-  policy_is_there=no
-  ! kube_read -n "$NAMESPACE" get configmap/pipeops-policy -o name || policy_is_there=yes
-  [[ -z $PIPEOPS_POLICY || $policy_is_there == no ]] || say "    note: there is a policy already, which stays: ${kube[*]} -n $NAMESPACE get configmap pipeops-policy -o yaml"
   agent_of_others
   record agent "${kube[*]}"
   preset_keep
@@ -70,11 +67,25 @@ kube_apply() {
   ((code == 0)) || fail "$EXIT_CLUSTER" PO-9204 "the cluster refused the agent's objects" "kubectl says: $last_output" \
     "Kubernetes 1.30 or newer is needed, and an administrator's rights: ${kube[*]} auth can-i '*' '*'"
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
+  policy_create
   # Lines that were not there before are settings that have changed.
   if [[ -s $tmp_dir/before ]] && grep -E '^(ConfigMap|Secret)/pipeops-agent(-ca|-proxy)? ' "$tmp_dir/apply.log" | grep -qvxFf "$tmp_dir/before"; then
     say "    settings have changed: the agent restarts"
     logged "${kube[@]}" -n "$NAMESPACE" rollout restart deployment/pipeops-agent || true
   fi
+}
+
+# policy_create sets what Runners may do, where the owner has not said it yet.
+policy_create() {
+  [[ -n $PIPEOPS_POLICY ]] || return 0
+  kube_read -n "$NAMESPACE" get configmap/pipeops-policy --ignore-not-found -o name ||
+    fail "$EXIT_CLUSTER" PO-9204 "the policy cannot be read" "kubectl says: $last_output" "run this again"
+  if [[ -n $REPLY ]]; then
+    say "    note: there is a policy already, which stays: ${kube[*]} -n $NAMESPACE get configmap pipeops-policy -o yaml"
+    return 0
+  fi
+  logged "${kube[@]}" -n "$NAMESPACE" create configmap pipeops-policy --from-literal "preset=$PIPEOPS_POLICY" ||
+    fail "$EXIT_CLUSTER" PO-9204 "the policy cannot be created" "kubectl says: $last_output" "run this again"
 }
 
 # agent_registered answers 0 if the agent is registered with this control plane: it is ready. It has
@@ -123,7 +134,7 @@ manifest_get() {
   if [[ -n $PIPEOPS_MANIFEST ]]; then
     cp "$PIPEOPS_MANIFEST" "$tmp_dir/agent.yaml"
   else
-    fetch_manifest "$tmp_dir/agent.yaml"
+    fetch_release agent.yaml "$tmp_dir/agent.yaml"
   fi
   [[ -z $PIPEOPS_IMAGE ]] || {
     PIPEOPS_IMAGE="$PIPEOPS_IMAGE" awk '/^ +image: / {sub(/image: .*/, "image: " ENVIRON["PIPEOPS_IMAGE"])} {print}' \
@@ -140,7 +151,6 @@ kube_objects() {
   object_token
   object_proxy
   object_ca
-  object_policy
   [[ $namespaces_known == *";monitoring="* ]] || printf -- '---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: monitoring\n'
 }
 
@@ -171,12 +181,6 @@ object_token() {
   printf -- '---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: pipeops-agent\n  namespace: %s\ndata:\n  AGENT_TOKEN: ' "$NAMESPACE"
   printf '%s' "$AGENT_TOKEN" | base64 | tr -d '\n'
   echo
-}
-
-# object_policy is what Runners may do, where the owner has not said it yet.
-object_policy() {
-  [[ -n $PIPEOPS_POLICY && $policy_is_there == no ]] || return 0
-  printf -- '---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: pipeops-policy\n  namespace: %s\ndata:\n  preset: %s\n' "$NAMESPACE" "$PIPEOPS_POLICY"
 }
 
 object_ca() {

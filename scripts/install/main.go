@@ -1,9 +1,10 @@
 // Command install writes install.sh, which is made of the parts in this folder,
 // and the small scripts beside it. A release stamps its version and keys and the
-// address of its control plane into them, and the checksum of what each downloads:
-// that of the agent's manifest into install.sh, that of install.sh into the others.
+// address of its control plane into them, and the checksums of what each downloads:
+// those of the agent's manifest and of the programs into install.sh, and that of
+// install.sh into the others.
 //
-//	go run ./scripts/install -output dist -version v1.2.3 -manifest dist/agent.yaml
+//	go run ./scripts/install -output dist -version v1.2.3 -pin dist/agent.yaml
 package main
 
 import (
@@ -34,7 +35,7 @@ var parts = []string{
 var wrappers = map[string]string{"join-worker.sh": "join_worker", "uninstall.sh": "uninstall"}
 
 // stamp is what a release writes into its scripts.
-type stamp struct{ version, manifest, install, keys, controlPlane string }
+type stamp struct{ version, sums, install, keys, controlPlane string }
 
 func main() {
 	var s stamp
@@ -42,22 +43,28 @@ func main() {
 	flag.StringVar(&s.version, "version", "", "version of the release")
 	flag.StringVar(&s.controlPlane, "control-plane-url", "", "control plane of those who name none")
 	flag.StringVar(&s.keys, "keys", "", "minisign public keys of the maintainers, separated by commas")
-	manifest := flag.String("manifest", "", "the release's agent.yaml, whose checksum install.sh is to carry")
+	var pinned []string
+	flag.Func("pin", "file of the release whose checksum install.sh is to carry; may be repeated", func(file string) error {
+		pinned = append(pinned, file)
+		return nil
+	})
 	flag.Parse()
-	if err := run(*output, *manifest, s); err != nil {
+	if err := run(*output, pinned, s); err != nil {
 		fmt.Fprintln(os.Stderr, "install:", err)
 		os.Exit(1)
 	}
 }
 
-func run(output, manifest string, s stamp) error {
-	if manifest != "" {
-		text, err := os.ReadFile(manifest)
+func run(output string, pinned []string, s stamp) error {
+	var sums []string
+	for _, file := range pinned {
+		content, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		s.manifest = sum(text)
+		sums = append(sums, sum(content)+" "+filepath.Base(file))
 	}
+	s.sums = strings.Join(sums, ",")
 	scripts, err := assemble(s)
 	if err != nil {
 		return err
@@ -115,7 +122,7 @@ func join(names ...string) (string, error) {
 // apply sets the stamped variables.
 func (s stamp) apply(script string) string {
 	for name, value := range map[string]string{
-		"RELEASE_VERSION": s.version, "RELEASE_MANIFEST_SHA256": s.manifest, "RELEASE_INSTALL_SHA256": s.install,
+		"RELEASE_VERSION": s.version, "RELEASE_SHA256SUMS": s.sums, "RELEASE_INSTALL_SHA256": s.install,
 		"RELEASE_KEYS": s.keys, "RELEASE_CONTROL_PLANE_URL": s.controlPlane,
 	} {
 		if value != "" {

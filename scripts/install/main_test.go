@@ -23,7 +23,7 @@ func TestScripts_StampedByRelease(t *testing.T) {
 	dir := t.TempDir()
 	manifest := filepath.Join(dir, "agent.yaml")
 	require.NoError(t, os.WriteFile(manifest, nil, 0o600))
-	require.NoError(t, run(dir, manifest, stamp{version: "v1.2.3", keys: "RWQ+/=", controlPlane: "https://cp.example.com"}))
+	require.NoError(t, run(dir, []string{manifest, manifest}, stamp{version: "v1.2.3", keys: "RWQ+/=", controlPlane: "https://cp.example.com"}))
 	script := func(name string) string {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
@@ -32,7 +32,7 @@ func TestScripts_StampedByRelease(t *testing.T) {
 	install := script("install.sh")
 	for _, line := range []string{
 		`RELEASE_VERSION="v1.2.3"`, `RELEASE_KEYS="RWQ+/="`, `RELEASE_CONTROL_PLANE_URL="https://cp.example.com"`,
-		`RELEASE_MANIFEST_SHA256="e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`,
+		`RELEASE_SHA256SUMS="e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 agent.yaml,e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 agent.yaml"`,
 	} {
 		assert.Contains(t, install, "\n"+line+"\n")
 	}

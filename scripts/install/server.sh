@@ -10,24 +10,21 @@ CONTROL_PLANE_DATA=/var/lib/pipeops-controlplane
 CONTROL_PLANE_PORTS="80 443 7000 8443 8444"
 LETS_ENCRYPT=https://acme-v02.api.letsencrypt.org/directory
 
-# server_settings completes the settings: what is given, else what an earlier run chose, else what
-# this machine suggests.
+# server_settings completes the settings: what is given now, else what an earlier run was given, else
+# what this machine suggests, which may differ from run to run.
 server_settings() {
-  local kept="$STATE_DIR/server"
-  server_kept PIPEOPS_ADDRESS "$kept" "${facts[ADDRESS]:-}"
-  server_kept CLUSTER_NAME "$kept" "$(server_name)"
-  server_kept PIPEOPS_DOMAIN "$kept" "$(server_free_domain)"
-  server_kept PIPEOPS_GATEWAY_CA "$kept" ""
+  local name
+  for name in "${SERVER_SETTINGS[@]}"; do
+    [[ -n ${!name:-} || ! -r $STATE_DIR/server ]] || printf -v "$name" %s "$(sed -n "s|^$name=||p" "$STATE_DIR/server" | head -n 1)"
+  done
+  CLUSTER_NAME="${CLUSTER_NAME:-$(server_name)}" # and stays: the agent is known by it
+  server_given="$(for name in "${SERVER_SETTINGS[@]}"; do printf '%s=%s\n' "$name" "${!name:-}"; done)"
+  PIPEOPS_ADDRESS="${PIPEOPS_ADDRESS:-${facts[ADDRESS]:-}}"
+  PIPEOPS_DOMAIN="${PIPEOPS_DOMAIN:-$(server_free_domain)}"
   PIPEOPS_CONTROL_PLANE_URL="https://$PIPEOPS_ADDRESS:8443"
 }
-
-# server_kept NAME FILE OTHERWISE sets an empty setting to the line NAME=VALUE of a file, or to OTHERWISE.
-server_kept() {
-  local value=""
-  [[ -z ${!1:-} ]] || return 0
-  [[ ! -r $2 ]] || value="$(sed -n "s|^$1=||p" "$2" | head -n 1)"
-  printf -v "$1" %s "${value:-$3}"
-}
+SERVER_SETTINGS=(PIPEOPS_ADDRESS CLUSTER_NAME PIPEOPS_DOMAIN PIPEOPS_NAME_SERVICE PIPEOPS_GATEWAY_CA)
+server_given=""
 
 # server_name is the host's name, in the form of a cluster's.
 server_name() {
@@ -39,8 +36,9 @@ server_name() {
 # server_free_domain is a domain that needs no set-up: a public DNS service answers for it with the
 # address in its first label.
 server_free_domain() {
-  [[ $PIPEOPS_NAME_SERVICE != none && $PIPEOPS_ADDRESS =~ ^[0-9]+(\.[0-9]+){3}$ ]] || return 0
-  echo "${PIPEOPS_ADDRESS//./-}.$PIPEOPS_NAME_SERVICE"
+  local service="${PIPEOPS_NAME_SERVICE:-sslip.io}"
+  [[ $service != none && $PIPEOPS_ADDRESS =~ ^[0-9]+(\.[0-9]+){3}$ ]] || return 0
+  echo "${PIPEOPS_ADDRESS//./-}.$service"
 }
 
 # server_check prints what is wrong with the settings of a server, a line each.
@@ -49,7 +47,7 @@ server_check() {
     echo "PIPEOPS_ADDRESS=$PIPEOPS_ADDRESS: name this machine's IPv4 address or host name (--address)"
   [[ $PIPEOPS_DOMAIN =~ ^[a-z0-9-]+(\.[a-z0-9-]+)+$ ]] ||
     echo "PIPEOPS_DOMAIN=$PIPEOPS_DOMAIN: name a domain for Apps, for which *.DOMAIN leads to this machine in DNS (--domain apps.example.com)"
-  [[ $PIPEOPS_NAME_SERVICE =~ ^[a-z0-9.-]+$ ]] ||
+  [[ $PIPEOPS_NAME_SERVICE =~ ^[a-z0-9.-]*$ ]] ||
     echo "PIPEOPS_NAME_SERVICE=$PIPEOPS_NAME_SERVICE: use none, or the domain of a service like sslip.io"
   [[ -z $PIPEOPS_GATEWAY_CA || $PIPEOPS_GATEWAY_CA == internal || $PIPEOPS_GATEWAY_CA =~ ^https://[^[:space:]]+$ ]] ||
     echo "PIPEOPS_GATEWAY_CA=$PIPEOPS_GATEWAY_CA: use internal, or the https URL of an ACME directory"
@@ -61,12 +59,17 @@ address_private() {
 }
 
 # server_ca chooses who signs the certificates of Apps: Let's Encrypt, if it can reach this machine
-# and this machine reaches it.
+# and this machine reaches it. Once chosen, it stays while it can reach this machine.
 server_ca() {
   [[ -z $PIPEOPS_GATEWAY_CA ]] || return 0
   PIPEOPS_GATEWAY_CA=internal
-  if [[ -n $PIPEOPS_BUNDLE ]]; then return 0; fi
+  # The control plane has no proxy. Nothing from outside reaches a private address.
+  if [[ -n $PIPEOPS_BUNDLE || -n ${facts[PROXY]:-} ]]; then return 0; fi
   if address_private "$PIPEOPS_ADDRESS" && [[ $PIPEOPS_DOMAIN == "$(server_free_domain)" ]]; then return 0; fi
+  if grep -qsxF "PIPEOPS_GATEWAY_CA=$LETS_ENCRYPT" "$CONTROL_PLANE_ENV"; then
+    PIPEOPS_GATEWAY_CA="$LETS_ENCRYPT"
+    return 0
+  fi
   ca_arguments
   ! logged curl -fsS --proto '=https' --connect-timeout 5 --max-time 15 "${ca_args[@]}" -o /dev/null "$LETS_ENCRYPT" ||
     PIPEOPS_GATEWAY_CA="$LETS_ENCRYPT"
@@ -74,17 +77,17 @@ server_ca() {
 
 # controlplane_ensure brings the control plane to the wanted version and settings, and starts it.
 controlplane_ensure() {
-  local before
   step "the control plane $PIPEOPS_VERSION at $PIPEOPS_CONTROL_PLANE_URL"
   ! would "install pipeops-controlplane, pipeops-runner and pipeops-agent, and start the control plane as a service" || return 0
   record controlplane service
+  printf '%s\n' "$server_given" >"$STATE_DIR/server"
   server_ca
-  before="$(controlplane_files)"
   controlplane_programs
   controlplane_config | put "$CONTROL_PLANE_ENV" 0600
   [[ -e $CONTROL_PLANE_USER_ENV ]] || echo "# Your settings of the control plane. They count more than those in $CONTROL_PLANE_ENV." | put "$CONTROL_PLANE_USER_ENV" 0600
   controlplane_dropin | put "$CONTROL_PLANE_UNITS/$CONTROL_PLANE_UNIT.d/server.conf" 0644
-  if [[ $before == "$(controlplane_files)" ]] && systemctl is-active --quiet "$CONTROL_PLANE_UNIT"; then
+  # What the last start was of: a run that was interrupted before has left another sum.
+  if [[ $(state_names started) == "$(controlplane_files)" ]] && systemctl is-active --quiet "$CONTROL_PLANE_UNIT"; then
     say "    it is installed and runs"
     return 0
   fi
@@ -93,23 +96,32 @@ controlplane_ensure() {
   # The unit reports that it has started when agents are served.
   logged systemctl restart "$CONTROL_PLANE_UNIT" || controlplane_failed
   logged systemctl enable --now pipeops-controlplane-backup.timer || true
-  server_keep
+  state_replace started "$(controlplane_files)"
+  rm -rf "$STATE_DIR/programs.before"
 }
 
-server_keep() {
-  printf '%s=%s\n' PIPEOPS_ADDRESS "$PIPEOPS_ADDRESS" CLUSTER_NAME "$CLUSTER_NAME" PIPEOPS_DOMAIN "$PIPEOPS_DOMAIN" \
-    PIPEOPS_GATEWAY_CA "$PIPEOPS_GATEWAY_CA" >"$STATE_DIR/server"
-}
-
+# controlplane_failed goes back to the programs of before, if there are any.
 controlplane_failed() {
+  local name back=""
   logged journalctl -u "$CONTROL_PLANE_UNIT" -n 15 --no-pager -o cat || true
-  fail "$EXIT_CONTROL_PLANE" PO-9205 "the control plane did not start" "it says: ${last_output:-nothing}" "journalctl -u pipeops-controlplane -n 50 --no-pager"
+  local words="${last_output:-nothing}"
+  if [[ -d $STATE_DIR/programs.before ]]; then
+    for name in "${CONTROL_PLANE_PROGRAMS[@]}"; do
+      [[ ! -x $STATE_DIR/programs.before/$name ]] || cp -p "$STATE_DIR/programs.before/$name" "$bin_dir/$name"
+    done
+    state_replace programs "before"
+    back="; the version before does not start either"
+    ! logged systemctl restart "$CONTROL_PLANE_UNIT" || back="; the version before runs again"
+  fi
+  fail "$EXIT_CONTROL_PLANE" PO-9205 "the control plane did not start$back" "it says: $words" "journalctl -u pipeops-controlplane -n 50 --no-pager"
 }
+CONTROL_PLANE_PROGRAMS=(pipeops-controlplane pipeops-runner pipeops-agent)
 
-# controlplane_files prints checksums of all that the service consists of.
+# controlplane_files prints a checksum of all that the service consists of.
 controlplane_files() {
-  { cat "$bin_dir/pipeops-controlplane" "$CONTROL_PLANE_UNITS"/pipeops-controlplane* "$CONTROL_PLANE_UNITS/$CONTROL_PLANE_UNIT.d/server.conf" \
-    "$CONTROL_PLANE_ENV" "$CONTROL_PLANE_USER_ENV" 2>/dev/null || true; } | sha256sum
+  { cat "$bin_dir/pipeops-controlplane" "$CONTROL_PLANE_UNITS"/pipeops-controlplane*.service "$CONTROL_PLANE_UNITS"/pipeops-controlplane*.timer \
+    "$CONTROL_PLANE_UNITS/$CONTROL_PLANE_UNIT.d/server.conf" "$CONTROL_PLANE_ENV" "$CONTROL_PLANE_USER_ENV" 2>/dev/null || true; } |
+    sha256sum | cut -d ' ' -f 1
 }
 
 controlplane_config() {
@@ -146,7 +158,13 @@ controlplane_programs() {
   mkdir -p "$tmp_dir/programs"
   logged tar -xzf "$tmp_dir/programs.tar.gz" -C "$tmp_dir/programs" --strip-components=1 --no-same-owner ||
     fail "$EXIT_MACHINE" PO-9115 "$archive.tar.gz cannot be unpacked" "tar says: $last_output" "$(install_hint tar); df -h $STATE_DIR"
-  for name in pipeops-controlplane pipeops-runner pipeops-agent; do
+  if [[ -n $(state_names programs) && ! -d $STATE_DIR/programs.before ]]; then
+    mkdir -p "$STATE_DIR/programs.before"
+    for name in "${CONTROL_PLANE_PROGRAMS[@]}"; do
+      [[ ! -x $bin_dir/$name ]] || cp -p "$bin_dir/$name" "$STATE_DIR/programs.before/"
+    done
+  fi
+  for name in "${CONTROL_PLANE_PROGRAMS[@]}"; do
     program_install "$name" "$tmp_dir/programs/$name"
   done
   for name in "$CONTROL_PLANE_UNIT" pipeops-controlplane-backup.service pipeops-controlplane-backup.timer; do
@@ -167,22 +185,38 @@ server_token() {
     fail "$EXIT_CONTROL_PLANE" PO-9205 "the control plane gave no token" "it says: $(tail -n 3 "$tmp_dir/why")" "pipeops-controlplane ready"
 }
 
-# server_access gives root the command lines, once: as an operator, and as a Runner.
+# server_access gives root the command lines, once for a name: as an operator, and as a Runner.
 server_access() {
-  local runner="$CLUSTER_NAME-root" contexts
-  ! state_has access root || return 0
+  local runner contexts
+  runner="$(root_runner "$CLUSTER_NAME")"
+  ! state_has access "$CLUSTER_NAME" || return 0
   step "root's command lines"
   contexts="$(root_home)/.config/pipeops"
   make_dir "${contexts%/*}"
   [[ -e $contexts ]] || record tree "$contexts"
-  logged as_root "$bin_dir/pipeops-controlplane" login "$CONTROL_PLANE_DATA/admin.json" ||
+  logged as_root "$bin_dir/pipeops-controlplane" login "$CONTROL_PLANE_DATA/admin.json" --context "$runner" ||
     fail "$EXIT_CONTROL_PLANE" PO-9205 "root cannot sign in" "pipeops-controlplane says: $last_output" "pipeops-controlplane ready"
   # The credentials go from one to the other, past files and arguments.
   as_root "$bin_dir/pipeops-controlplane" runner create "$runner" --force -o - 2>"$tmp_dir/why" |
     as_root "$bin_dir/pipeops-runner" login - --agent "$CLUSTER_NAME" >>"$tmp_dir/why" 2>&1 ||
     fail "$EXIT_CONTROL_PLANE" PO-9205 "root gets no credentials of a Runner" "$(tail -n 3 "$tmp_dir/why")" "pipeops-controlplane ready"
-  record access root
+  record access "$CLUSTER_NAME"
 }
+
+# root_runner NAME is what root is called as a Runner, and its contexts: at most 63 characters.
+root_runner() { echo "${1:0:58}-root"; }
+
+# access_remove takes away root's contexts. Those of other control planes stay.
+access_remove() {
+  local name
+  [[ -x $bin_dir/pipeops-runner && -x $bin_dir/pipeops-controlplane ]] || return 0
+  for name in $(state_names access); do
+    logged as_root "$bin_dir/pipeops-runner" context delete "$(root_runner "$name")" || true
+    logged as_root "$bin_dir/pipeops-controlplane" context delete "$(root_runner "$name")" || true
+  done
+  [[ -z "$(as_root "$bin_dir/pipeops-runner" context list -o name 2>/dev/null)$(as_root "$bin_dir/pipeops-controlplane" context list -o name 2>/dev/null)" ]] || access_kept=yes
+}
+access_kept=no
 
 # server_sample deploys an App from the agent's image, once, so that a public URL answers.
 server_sample() {
@@ -190,9 +224,11 @@ server_sample() {
   ! state_has sample hello || return 0
   step "a sample App"
   image="$(sed -n 's/^ *image: //p' "$tmp_dir/agent.yaml" | head -n 1)"
-  logged as_root "$bin_dir/pipeops-runner" deploy hello --image "$image" --port 8080 --probe-path / --memory 16Mi:64Mi --public -- sample ||
-    say "    note: it is not public yet: ${last_output##*$'\n'} (see: pipeops-runner status hello)"
-  record sample hello
+  if logged as_root "$bin_dir/pipeops-runner" deploy hello --image "$image" --port 8080 --probe-path / --memory 16Mi:64Mi --public -- sample; then
+    record sample hello
+    return 0
+  fi
+  say "    note: it was not deployed: ${last_output%%$'\n'*} (see: pipeops-runner status hello; the next run tries again)"
 }
 
 # server_url prints the sample's URL, or nothing.
@@ -220,6 +256,7 @@ server_told() {
 controlplane_remove() {
   [[ -n $(state_names controlplane) ]] || return 0
   step "the control plane with its CA and its database"
+  access_remove
   logged systemctl disable --now "$CONTROL_PLANE_UNIT" pipeops-controlplane-backup.timer || true
   rm -rf /var/lib/private/pipeops-controlplane* "$CONTROL_PLANE_DATA" "$CONTROL_PLANE_DATA"-backup
 }

@@ -4,7 +4,7 @@
 # public keys, separated by commas, one of which has to have signed another version, or
 # as many as PIPEOPS_UPDATE_SIGNATURES says.
 RELEASE_VERSION="dev"
-RELEASE_MANIFEST_SHA256=""
+RELEASE_SHA256SUMS=""
 RELEASE_KEYS=""
 RELEASE_CONTROL_PLANE_URL=""
 RELEASE_K3S_VERSION="v1.36.4+k3s1"
@@ -39,6 +39,9 @@ number() {
   REPLY="$((10#$1))"
 }
 
+# trimmed TEXT prints a text without the space around it.
+trimmed() { sed '1s/^[[:space:]]*//; $s/[[:space:]]*$//' <<<"$1"; }
+
 # without_cr NAME... removes a carriage return at the end of variables: files that were written on
 # Windows leave one.
 without_cr() {
@@ -65,7 +68,7 @@ settings_load() {
   PIPEOPS_POLICY="${PIPEOPS_POLICY:-}"
   PIPEOPS_ADDRESS="${PIPEOPS_ADDRESS:-}"
   PIPEOPS_DOMAIN="${PIPEOPS_DOMAIN:-}"
-  PIPEOPS_NAME_SERVICE="${PIPEOPS_NAME_SERVICE:-sslip.io}"
+  PIPEOPS_NAME_SERVICE="${PIPEOPS_NAME_SERVICE:-}"
   PIPEOPS_GATEWAY_CA="${PIPEOPS_GATEWAY_CA:-}"
   PIPEOPS_WAIT="${PIPEOPS_WAIT:-180}"
   # At once, and for each command: Bash would run what stands in a number.
@@ -119,7 +122,7 @@ settings_check() {
   case "$NODE_TYPE" in
     server)
       [[ -n $AGENT_TOKEN || $with_control_plane == yes ]] || agent_token_kept || wrong+=("AGENT_TOKEN is not set (make one: pipeops-controlplane token create)")
-      [[ -z $AGENT_TOKEN || ${AGENT_TOKEN//[[:space:]]/} =~ $TOKEN_FORM ]] ||
+      [[ -z $AGENT_TOKEN || $(trimmed "$AGENT_TOKEN") =~ $TOKEN_FORM ]] ||
         wrong+=("AGENT_TOKEN is not a token: it was cut off or changed (copy it again, or make one: pipeops-controlplane token create)")
       [[ -n $CLUSTER_NAME ]] || wrong+=("CLUSTER_NAME is not set (the name that the control plane lists, e.g. prod-1)")
       [[ -n $PIPEOPS_CONTROL_PLANE_URL ]] || wrong+=("PIPEOPS_CONTROL_PLANE_URL is not set, and no token carries it (https://HOST[:PORT])")

@@ -23,7 +23,7 @@ const (
 func bash(t *testing.T, commands string, env ...string) (said string, code int) {
 	t.Helper()
 	script := "set -Eeuo pipefail\n"
-	for _, part := range []string{"settings", "preset", "log", "facts", "decide", "state", "download", "pinned", "signature", "k3s", "kube", "await", "command_upgrade", "command_upgrade_kubernetes"} {
+	for _, part := range []string{"settings", "preset", "log", "facts", "decide", "state", "download", "pinned", "signature", "k3s", "kube", "await", "server", "command_upgrade", "command_upgrade_kubernetes"} {
 		text, err := files.ReadFile(part + ".sh")
 		require.NoError(t, err)
 		script += string(text)
@@ -208,9 +208,9 @@ func TestManifest_Verified(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(list), 0o600))
 			said, code := bash(t, `
 fetch() { cp "$SITE/${1##*/}" "$2"; } # the download itself is tested with a real site
-signature_check() { return 0; }
-RELEASE_VERSION=v1.2.3 PIPEOPS_VERSION=$VERSION RELEASE_MANIFEST_SHA256="$SUM"
-fetch_manifest "$SITE/installed.yaml"`, "SITE="+dir, "VERSION="+c.version, "SUM="+sum([]byte(manifest)))
+signature_check() { [[ $PIPEOPS_VERSION != "$RELEASE_VERSION" ]] || fail 6 PO-9113 "its own version needs no signature" "" ""; }
+RELEASE_VERSION=v1.2.3 PIPEOPS_VERSION=$VERSION RELEASE_SHA256SUMS="$SUM other,$SUM agent.yaml"
+fetch_release agent.yaml "$SITE/installed.yaml"`, "SITE="+dir, "VERSION="+c.version, "SUM="+sum([]byte(manifest)))
 			assert.Equal(t, c.code, code, said)
 			assert.Contains(t, said, c.says)
 		})

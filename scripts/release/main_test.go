@@ -145,7 +145,11 @@ func versionIsPinned(t *testing.T, dir string) {
 	script, _ := m.Named("install.sh")
 	manifest, _ := m.Named("agent.yaml")
 	install := string(read(t, dir, "install.sh"))
-	assert.Contains(t, install, "\nRELEASE_VERSION=\"v1.2.3\"\nRELEASE_MANIFEST_SHA256=\""+manifest.SHA256+"\"\nRELEASE_KEYS=\""+testPublic+"\"\n")
+	programs, found := m.Named("pipeops_1.2.3_linux_amd64.tar.gz")
+	require.True(t, found)
+	assert.Contains(t, install, "\nRELEASE_VERSION=\"v1.2.3\"\nRELEASE_SHA256SUMS=\""+manifest.SHA256+" agent.yaml,")
+	assert.Contains(t, install, ","+programs.SHA256+" pipeops_1.2.3_linux_amd64.tar.gz")
+	assert.Contains(t, install, "\"\nRELEASE_KEYS=\""+testPublic+"\"\n")
 	for _, name := range []string{"join-worker.sh", "uninstall.sh", "install.ps1"} {
 		assert.Contains(t, string(read(t, dir, name)), `"`+script.SHA256+`"`)
 	}

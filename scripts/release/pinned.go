@@ -83,8 +83,16 @@ func replaceOnce(content []byte, old, with string) ([]byte, error) {
 // scripts writes the installers, each pinned to this version and to the checksum
 // of what it downloads.
 func (r *release) scripts(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "go", "run", "./scripts/install", "-version", r.version,
-		"-manifest", r.path("agent.yaml"), "-control-plane-url", r.controlPlane, "-keys", strings.Join(r.trusted, ","), "-output", r.publish())
+	args := []string{
+		"run", "./scripts/install", "-version", r.version, "-control-plane-url", r.controlPlane, "-keys", strings.Join(r.trusted, ","),
+		"-output", r.publish(), "-pin", r.path("agent.yaml"),
+	}
+	for _, platform := range r.platforms {
+		if platform.OS == "linux" { // what `install.sh server` installs
+			args = append(args, "-pin", r.path(archiveName(r.number(), platform)+".tar.gz"))
+		}
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = r.root
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make the scripts: %w\n%s", err, said)

@@ -115,7 +115,7 @@ func (r *release) archives(context.Context) error {
 		if err != nil {
 			return err
 		}
-		name := fmt.Sprintf("pipeops_%s_%s_%s", r.number(), platform.OS, platform.Architecture)
+		name := archiveName(r.number(), platform)
 		pack, suffix := tarball, ".tar.gz"
 		if platform.OS == "windows" {
 			pack, suffix = zipped, ".zip"
@@ -127,6 +127,11 @@ func (r *release) archives(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// archiveName returns the name of a platform's archive, without its suffix.
+func archiveName(number string, platform v1.Platform) string {
+	return fmt.Sprintf("pipeops_%s_%s_%s", number, platform.OS, platform.Architecture)
 }
 
 // entries returns the contents of a platform's archive.

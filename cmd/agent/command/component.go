@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -99,11 +100,15 @@ func (p *componentsPlace) choose(args []string, choice componentsChoice) (compon
 	if err != nil {
 		return s, err
 	}
-	without, err := components.Chosen(strings.Join(choice.except, ","))
-	if err != nil {
-		return s, fmt.Errorf("--except: %w", err)
+	if len(choice.except) > 0 && len(args) > 0 {
+		return s, errors.New("--except: leaves out components of a set, and you have named components")
 	}
-	s.Choose(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(without, name) }), components.Auto)
+	for _, name := range choice.except {
+		if !components.Known(name) {
+			return s, fmt.Errorf("--except: %q is not a component", name)
+		}
+	}
+	s.Choose(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(choice.except, name) }), components.Auto)
 	return s, nil
 }
 

@@ -9,6 +9,24 @@ import (
 	"time"
 )
 
+// ownBodyTime is how long a body for the gateway's own host may take in all: its handler reads forms,
+// and has fewer places than an App.
+const ownBodyTime = 30 * time.Second
+
+// dueBody is a request's body that has to be there by a time.
+type dueBody struct {
+	io.ReadCloser
+	by time.Time
+}
+
+// Read implements io.Reader.
+func (b dueBody) Read(p []byte) (int, error) {
+	if !time.Now().Before(b.by) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return b.ReadCloser.Read(p)
+}
+
 // movingBody is a request's body that has to keep coming until the App begins to answer. From then
 // on it is for the App to end a silent request: a gRPC stream has nothing to say for hours.
 type movingBody struct {

@@ -74,6 +74,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, v *visit) {
 	}
 	if v.host == g.cfg.Table.own {
 		g.sign(recorded.Header(), v)
+		r.Body = dueBody{r.Body, v.began.Add(ownBodyTime)}
 		g.cfg.Own.ServeHTTP(recorded, r)
 		return
 	}

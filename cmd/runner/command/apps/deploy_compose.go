@@ -72,6 +72,9 @@ func (c *deployCommand) forCompose(cmd *cobra.Command, args []string) error {
 func (c *deployCommand) complete(app *composefile.App) error {
 	flags := c.spec
 	flags.public = flags.public && app.Published
+	if s := app.Spec.Security; s != nil && s.RunAsUser != nil && *s.RunAsUser != 0 {
+		flags.asRoot = false // it names another user
+	}
 	if err := flags.Apply(&app.Spec); err != nil {
 		return err
 	}
