@@ -54,7 +54,10 @@ func TestChart_Life(t *testing.T) {
 	assert.Equal(t, pods, shell(t, "kubectl -n shop get pods -o name"), "the App keeps running")
 	pipeops(t, "scale", clusterName, "web", "-n", "shop", "--replicas", "2")
 
+	policyIsTheOwners(t)
+
 	pipeops(t, "namespace", "delete", clusterName, "shop", "--yes")
+	shell(t, "kubectl delete namespace production beta") // which the agent has made
 	shell(t, documented(t, "uninstall"))
 	eventually(t, "nothing is left but the App resource", func(context.Context) error {
 		left := slices.DeleteFunc(everything(t), func(object string) bool { return slices.Contains(before, object) })
@@ -64,6 +67,19 @@ func TestChart_Life(t *testing.T) {
 		return nil
 	})
 	shell(t, "kubectl delete crd apps.pipeops.io")
+}
+
+// policyIsTheOwners: the chart makes a policy once, and leaves alone what its owner makes of it.
+func policyIsTheOwners(t *testing.T) {
+	t.Helper()
+	upgrade := "helm upgrade pipeops-agent " + agentChart + " --namespace pipeops --reuse-values --set agent.policyPreset=full"
+	preset := "kubectl -n pipeops get configmap pipeops-policy -o jsonpath={.data.preset}"
+	shell(t, upgrade)
+	require.Equal(t, "full", shell(t, preset))
+	shell(t, `kubectl -n pipeops patch configmap pipeops-policy --type merge -p '{"data":{"preset":"viewer"}}'`)
+	shell(t, upgrade)
+	require.Equal(t, "viewer", shell(t, preset))
+	shell(t, "kubectl -n pipeops delete configmap pipeops-policy")
 }
 
 // noTokenInRelease looks for the token where Helm keeps a release.
