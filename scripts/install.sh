@@ -2521,7 +2521,6 @@ controlplane_remove() {
 # ---------------------------------------------------------------- install
 
 command_install() {
-  ! state_has controlplane service || with_control_plane=yes
   if [[ -z $facts_file ]]; then
     facts_collect
     [[ $with_control_plane == no ]] || server_settings
@@ -2911,7 +2910,6 @@ command_upgrade() {
 # upgrade_server moves the control plane of this machine, before the agents.
 upgrade_server() {
   [[ -n $(state_names controlplane) && -z $PIPEOPS_MANIFEST ]] || return 0
-  with_control_plane=yes
   server_settings
   controlplane_ensure
 }
@@ -3459,6 +3457,7 @@ main() {
   umask 022
   settings_load
   arguments "$@"
+  ! state_has controlplane service || with_control_plane=yes # a server stays one
   traps_set
   case "$command" in
     help | cluster-info) ;;

@@ -1,7 +1,6 @@
 # ---------------------------------------------------------------- install
 
 command_install() {
-  ! state_has controlplane service || with_control_plane=yes
   if [[ -z $facts_file ]]; then
     facts_collect
     [[ $with_control_plane == no ]] || server_settings

@@ -31,7 +31,6 @@ command_upgrade() {
 # upgrade_server moves the control plane of this machine, before the agents.
 upgrade_server() {
   [[ -n $(state_names controlplane) && -z $PIPEOPS_MANIFEST ]] || return 0
-  with_control_plane=yes
   server_settings
   controlplane_ensure
 }

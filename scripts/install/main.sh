@@ -69,6 +69,7 @@ main() {
   umask 022
   settings_load
   arguments "$@"
+  ! state_has controlplane service || with_control_plane=yes # a server stays one
   traps_set
   case "$command" in
     help | cluster-info) ;;
