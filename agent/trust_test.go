@@ -32,7 +32,7 @@ func keyOf(t *testing.T, creds credentials.Credentials) string {
 	return credentials.KeyFingerprint(cert.Leaf)
 }
 
-// customerCA certifies a Runner's public key, as openssl does by docs/cluster-owner/policy.md.
+// customerCA certifies a Runner's public key, as openssl does by docs/reference/policy.md.
 func customerCA(t *testing.T) (root string, certify func(name string, creds credentials.Credentials) []byte) {
 	t.Helper()
 	key := selfsigned.Key(t)

@@ -11,7 +11,7 @@ import (
 
 // TestPolicyPage_ExamplesAreValid reads each example of the pages about policies.
 func TestPolicyPage_ExamplesAreValid(t *testing.T) {
-	blocks := strings.Split(read(t, "cluster-owner/policy.md")+read(t, "deployer/kubernetes-api.md")+read(t, "cluster-owner/lock-down.md"), "```yaml\n")[1:]
+	blocks := strings.Split(read(t, "cluster-owner/policy.md")+read(t, "reference/policy.md")+read(t, "deployer/kubernetes-api.md")+read(t, "production/hardening.md"), "```yaml\n")[1:]
 	require.NotEmpty(t, blocks)
 	for _, block := range blocks {
 		example, _, _ := strings.Cut(block, "```")

@@ -142,7 +142,7 @@ func (c *checking) names(at string, r Rule) {
 		case !annotationPattern.MatchString(p) || strings.Count(p, anything) > maxStars:
 			c.add(field, "%.100q is neither an annotation's key nor a pattern such as example.com/*", p)
 		case !strings.Contains(p, anything) && (likeAny(unconfining, key) || likeAny(snippets, key)):
-			c.add(field, "no rule can allow %.253q: docs/cluster-owner/policy.md explains why", p)
+			c.add(field, "no rule can allow %.253q: docs/reference/policy.md explains why", p)
 		}
 	}
 }

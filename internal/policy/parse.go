@@ -31,7 +31,7 @@ const (
 	keyPreset   = "preset"
 )
 
-const fixDocument = "docs/cluster-owner/policy.md lists the fields; `pipeops-agent policy check --file FILE` tries a policy before it is set"
+const fixDocument = "docs/reference/policy.md lists the fields; `pipeops-agent policy check --file FILE` tries a policy before it is set"
 
 // FromConfigMap reads the data of the ConfigMap; nil, if there is none, is the default policy.
 func FromConfigMap(data map[string]string) (Document, error) {

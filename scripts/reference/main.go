@@ -50,7 +50,7 @@ func render(root string) (map[string][]byte, error) {
 	}
 	for name, tables := range map[string]map[string]string{
 		"docs/reference/runner-api.md":   {"calls": calls(), "upkeep": upkeep()},
-		"docs/cluster-owner/policy.md":   {"commands": policyCommands()},
+		"docs/reference/policy.md":       {"commands": policyCommands()},
 		"docs/deployer/announcements.md": {"arguments of a queue": queueArguments()},
 	} {
 		text, err := os.ReadFile(filepath.Join(root, name))

@@ -102,7 +102,7 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 	p := policy.New(source)
 	p.Set(doc, nil)
 	if c.key != "" && !doc.Pinned(c.runner, c.key) {
-		return fmt.Errorf("refused: %s pins no key %s of Runner %s (fix: add it to trust; docs/cluster-owner/policy.md)", source, c.key, cmp.Or(c.runner, "-"))
+		return fmt.Errorf("refused: %s pins no key %s of Runner %s (fix: add it to trust; docs/reference/policy.md)", source, c.key, cmp.Or(c.runner, "-"))
 	}
 	if len(args) == 0 {
 		return cli.Print(out, strings.Join(append([]string{

@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 )
 
-// Gateway describes the gateway: docs/operator/gateway.md.
+// Gateway describes the gateway: docs/reference/gateway.md.
 type Gateway struct {
 	cfg       controlplane.GatewayConfig
 	caRoots   string

@@ -162,7 +162,7 @@ var calls = []Entry{
 		"PO-1107", "runner_not_pinned", "Runner's key not pinned",
 		"The cluster owner's policy trusts another key than the one of this Runner.",
 		"Have the owner add the key's fingerprint to `trust` in the policy.",
-		"docs/cluster-owner/policy.md#runners-that-you-know",
+		"docs/reference/policy.md#trusted-runner-keys-trust",
 	},
 	{
 		"PO-1108", "agent_not_current", "Agent does not know what is revoked",

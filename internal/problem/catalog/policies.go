@@ -24,24 +24,24 @@ var policies = []Entry{
 		"PO-3004", "host_forbidden", "Host not allowed",
 		"`fetchHosts` of the policy does not list the host of the repository, chart, source or build.",
 		"Use an allowed host, or ask the owner to add this one.",
-		"docs/cluster-owner/policy.md#hosts-to-fetch-from",
+		"docs/reference/policy.md#hosts-to-fetch-from-fetchhosts",
 	},
 	{
 		"PO-3005", "audit_unavailable", "Audit log not writable",
 		"The policy requires a record of each command first, and the agent cannot write its audit log.",
 		"Have the owner repair the audit log's storage; the agent's log has the reason.",
-		"docs/cluster-owner/policy.md#no-record-no-command",
+		"docs/reference/policy.md#required-audit-audit",
 	},
 	{
 		"PO-3006", "recording_unavailable", "Recording not possible",
 		"The policy has sessions recorded, and the agent cannot record this one, so it ended the session.",
 		"Have the owner repair the recordings' storage; the agent's log has the reason.",
-		"docs/cluster-owner/policy.md#recorded-sessions",
+		"docs/reference/policy.md#recorded-sessions",
 	},
 	{
 		"PO-3007", "recording_full", "Recording full",
 		"The recording of the session reached its bound, and the agent ended the command.",
 		"Open a new session.",
-		"docs/cluster-owner/policy.md#recorded-sessions",
+		"docs/reference/policy.md#recorded-sessions",
 	},
 }

@@ -35,7 +35,7 @@ func NewCredentials(a *cmdutil.CLI) *cobra.Command {
 		Use:   "credentials",
 		Short: "Show the Runner and key fingerprint of the credentials",
 		Long: "Show the public part of the credentials, and never a key.\n\n" +
-			"A cluster owner's policy can pin the fingerprint (trust, docs/cluster-owner/policy.md). Renewed\n" +
+			"A cluster owner's policy can pin the fingerprint (trust, docs/reference/policy.md). Renewed\n" +
 			"certificates keep the key. The control plane's commands `runner create --force` and `runner grant`\n" +
 			"create another key.",
 		Example: `  pipeops-runner credentials
