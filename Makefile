@@ -61,11 +61,12 @@ test-part: ## Parts of test-all by name: PART="hostile fuzz"
 # Each is a page as test/browser looks at it: docs/images/NAME.png of NAME=PAGE.
 PICTURES := console-agent=console-agent-wide-light dashboard-app=app-wide-light dashboard-overview=overview-wide-light
 .PHONY: pictures
-pictures: ## The pictures of pages in docs/images, as the tests in Chromium take them
+pictures: ## The pictures in docs/images, as the tests in Chromium and the demo take them
 	@command -v chromium >/dev/null || { echo "fix: make test-all installs Chromium; or install it, as root"; exit 1; }
 	@PIPEOPS_TEST_SUITE=all PIPEOPS_TEST_SCREENSHOTS=$(CURDIR)/$(BIN)/pictures go test -count=1 ./test/browser
 	@mkdir -p docs/images
 	@for p in $(PICTURES); do cp "$(BIN)/pictures/$${p#*=}.png" "docs/images/$${p%%=*}.png"; done
+	@DEMO_KEEP=0 DEMO_PICTURE=$(CURDIR)/docs/images/deploy.svg $(MAKE) demo
 	@PIPEOPS_RECORD_PICTURES=1 go test -count=1 -run TestPictures_UpToDate ./docs
 
 .PHONY: test-short

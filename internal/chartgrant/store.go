@@ -2,8 +2,6 @@ package chartgrant
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,11 +47,6 @@ const prefix = objectmeta.FieldManager + ":chart:"
 
 // roleName returns the name of a grant's roles and bindings.
 func roleName(key runnerapi.Key) string { return prefix + key.Namespace + ":" + key.Name }
-
-func digest(key runnerapi.Key) string {
-	sum := sha256.Sum256([]byte(key.String()))
-	return hex.EncodeToString(sum[:8])
-}
 
 // part is an object of a grant.
 type part struct {

@@ -343,7 +343,7 @@ func (c *conversion) health() {
 	}
 	probe.PeriodSeconds, probe.TimeoutSeconds = seconds(h.Interval, 3600), seconds(h.Timeout, 600)
 	if h.Retries != nil {
-		probe.FailureThreshold = int32(min(*h.Retries, 1000)) //nolint:gosec // at most 1000
+		probe.FailureThreshold = int32(min(*h.Retries, 1000))
 	}
 	c.out.Spec.Probes.Readiness = probe
 }
@@ -353,7 +353,7 @@ func seconds(d *types.Duration, most int32) int32 {
 	if d == nil || *d <= 0 {
 		return 0
 	}
-	return min(most, max(1, int32(time.Duration(*d).Seconds()))) //nolint:gosec // Compose's own are shorter
+	return min(most, max(1, int32(time.Duration(*d).Seconds())))
 }
 
 func (c *conversion) security() {

@@ -97,6 +97,14 @@ type act struct {
 }
 
 func (d *demo) acts() []act {
+	acts := d.story()
+	if os.Getenv(pictureFile) != "" {
+		acts = append(acts, act{"The picture of it", d.picture})
+	}
+	return acts
+}
+
+func (d *demo) story() []act {
 	return []act{
 		{"Build the three programs", d.build},
 		{"A real Kubernetes", d.kubernetes},

@@ -48,7 +48,7 @@ func TestInstall_AgentDoesNotRegister(t *testing.T) {
 			})
 			said, code := cluster.with(
 				"PATH="+cluster.dir+":"+os.Getenv("PATH"), "PIPEOPS_MANIFEST="+filepath.Join(cluster.dir, "agent.yaml"),
-				"PIPEOPS_CONTROL_PLANE_URL="+site.URL, "AGENT_TOKEN=" + unusedToken, "CLUSTER_NAME=prod-1",
+				"PIPEOPS_CONTROL_PLANE_URL="+site.URL, "AGENT_TOKEN="+unusedToken, "CLUSTER_NAME=prod-1",
 			).script(t, "install", "--context", "fake", "--yes")
 			assert.Equal(t, c.code, code, said)
 			for _, words := range c.says {

@@ -85,7 +85,7 @@ func released(t *testing.T, version string, manifest []byte, keys string) []byte
 	require.NoError(t, os.WriteFile(file, manifest, 0o600))
 	maker, err := programs.Program{Package: "./scripts/install"}.Build(t.Context())
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), maker, "-output", dir, "-version", version, "-manifest", file, "-keys", keys)
+	cmd := exec.CommandContext(t.Context(), maker, "-output", dir, "-version", version, "-pin", file, "-keys", keys)
 	cmd.Dir = "../.."
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))

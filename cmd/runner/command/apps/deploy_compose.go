@@ -88,7 +88,7 @@ func (c *deployCommand) complete(app *composefile.App) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(c.save, 0o755); err != nil {
+	if err := os.MkdirAll(c.save, 0o750); err != nil {
 		return err
 	}
 	file := filepath.Join(c.save, app.Name+".yaml")
