@@ -30,7 +30,10 @@ func (d *demo) picture(ctx context.Context) (string, error) {
 			"--port", "8080", "--probe-path", "/healthz", "--public", "--wait=2m")
 		cmd.Env = append(os.Environ(), "PIPEOPS_RUNNER_CREDENTIALS="+d.sys.RunnerCredentials(runner))
 		out, err := cmd.CombinedOutput()
-		s.prints(strings.NewReplacer(d.image, shownImage, typo, "shop/web:1.4.3").Replace(string(out)))
+		s.prints(strings.NewReplacer(
+			d.image, shownImage, typo, "shop/web:1.4.3",
+			namespace+"/", "production/", "."+namespace+".", ".production.", namespace+" ", "production   ",
+		).Replace(string(out)))
 		return err
 	}
 	var failed *exec.ExitError
