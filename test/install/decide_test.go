@@ -95,6 +95,49 @@ func TestInstall_Decisions(t *testing.T) {
 	}
 }
 
+// TestServer_Decisions: what stands in the way of a server, and not of an agent.
+func TestServer_Decisions(t *testing.T) {
+	for name, c := range map[string]struct {
+		facts, change, with string
+		command             string // server if empty
+		code                int
+		says                string
+	}{
+		"a bare machine":                {facts: "debian-12", says: "k3s setting disable=traefik"},
+		"OpenRC":                        {facts: "alpine-3.20", code: 4, says: "nothing could keep the control plane running"},
+		"a web server":                  {facts: "debian-12", change: "PORTS_IN_USE=", with: "PORTS_IN_USE=80,443", code: 4, says: "port 80,443 is in use"},
+		"a web server, beside an agent": {facts: "debian-12", change: "PORTS_IN_USE=", with: "PORTS_IN_USE=80,443", command: "install"},
+		"its own ports":                 {facts: "debian-12", change: "PORTS_IN_USE=\n", with: "PORTS_IN_USE=443,8443\nCONTROL_PLANE=yes\n"},
+		"a control plane of others":     {facts: "debian-12", change: "CONTROL_PLANE=no", with: "CONTROL_PLANE=other", code: 8, says: "has a control plane already"},
+		"another Kubernetes":            {facts: "microk8s", code: 8, says: "has microk8s already"},
+		"a private address":             {facts: "debian-12", change: "ADDRESS=192.0.2.10", with: "ADDRESS=10.0.0.5", says: "name it: --address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := string(read(t, "testdata/facts/"+c.facts+".env"))
+			if c.change != "" {
+				require.Contains(t, text, c.change)
+				text = strings.Replace(text, c.change, c.with, 1)
+				if strings.Contains(c.with, "CONTROL_PLANE=yes") {
+					text = strings.Replace(text, "\nCONTROL_PLANE=no", "", 1)
+				}
+			}
+			file := filepath.Join(t.TempDir(), "facts")
+			require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+			command := "server"
+			if c.command != "" {
+				command = c.command
+			}
+			said, code := script(t, nil, command, "--dry-run", "--facts", file)
+			assert.Equal(t, c.code, code, said)
+			assert.Contains(t, said, c.says)
+		})
+	}
+	said, code := script(t, nil, "install", "--domain", "apps.example.com")
+	assert.Equal(t, 2, code)
+	assert.Contains(t, said, "--domain is for server, not for install")
+}
+
 // TestClusterInfo_NamesJoin: a server prints how a worker joins; other nodes do not.
 func TestClusterInfo_NamesJoin(t *testing.T) {
 	said, code := script(t, nil, "cluster-info", "--facts", "testdata/facts/our-k3s.env")
