@@ -527,7 +527,7 @@ facts_resources() {
   fi
 }
 
-# facts_network tells the address, which ports of those that are wanted are in use, and of a proxy.
+# facts_network records the address, which of the wanted ports are in use, and the proxy.
 facts_network() {
   local used="" port hex
   fact ADDRESS "$(ip -o route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([^ ]*\).*/\1/p')"
@@ -2357,7 +2357,7 @@ controlplane_ensure() {
   rm -rf "$STATE_DIR/programs.before"
 }
 
-# controlplane_failed goes back to the programs of before, if there are any.
+# controlplane_failed restores the earlier programs, if there are any.
 controlplane_failed() {
   local name back=""
   logged journalctl -u "$CONTROL_PLANE_UNIT" -n 15 --no-pager -o cat || true

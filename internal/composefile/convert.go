@@ -33,8 +33,8 @@ var (
 	}
 )
 
-// told are the harmless fields that a reader may miss.
-var told = []string{"ulimits", "shm_size", "security_opt", "stop_signal", "hostname", "pids_limit"}
+// noted are the harmless fields that a reader may miss.
+var noted = []string{"ulimits", "shm_size", "security_opt", "stop_signal", "hostname", "pids_limit"}
 
 // conversion turns one service into an App.
 type conversion struct {
@@ -99,7 +99,7 @@ func (c *conversion) fields() {
 		case string(set[field]) == "null" || slices.Contains(read, field):
 		case !slices.Contains(harmless, field):
 			c.cannot(field, "an App has nothing like it; leave it out")
-		case slices.Contains(told, field):
+		case slices.Contains(noted, field):
 			ignored = append(ignored, field)
 		}
 	}
@@ -253,13 +253,13 @@ func (c *conversion) volumes() {
 		case v.Type == types.VolumeTypeTmpfs:
 			c.scratch(v.Target)
 		case v.Type == types.VolumeTypeBind:
-			c.cannot(field, "%s is a file or directory of this machine, which a pod has not: put it into the image or a config map", v.Source)
+			c.cannot(field, "%s is a file or directory of this machine, which a pod does not have: put it into the image or a config map", v.Source)
 		case v.Type != types.VolumeTypeVolume:
 			c.cannot(field, "volumes of type %s are not known", v.Type)
 		case v.Source == "":
 			c.add(runnerapi.Volume{MountPath: v.Target, EmptyDir: &runnerapi.EmptyDir{}})
 		case bool(c.project.Volumes[v.Source].External):
-			c.cannot(field, "%s is an external volume, which the cluster has not", v.Source)
+			c.cannot(field, "%s is an external volume, which the cluster does not have", v.Source)
 		case len(c.volumeUsers[v.Source]) > 1:
 			c.cannot(field, "%s is shared by %s: a volume belongs to one App", v.Source, strings.Join(c.volumeUsers[v.Source], ", "))
 		default:

@@ -85,7 +85,7 @@ func (r Rule) boundedBy(was Rule) Rule {
 	return r
 }
 
-// kept returns a list, or the one of before if it is absent.
+// kept returns a list, or the earlier one if it is absent.
 func kept(list, before []string) []string {
 	if list == nil {
 		return before

@@ -179,7 +179,7 @@ facts_resources() {
   fi
 }
 
-# facts_network tells the address, which ports of those that are wanted are in use, and of a proxy.
+# facts_network records the address, which of the wanted ports are in use, and the proxy.
 facts_network() {
   local used="" port hex
   fact ADDRESS "$(ip -o route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([^ ]*\).*/\1/p')"

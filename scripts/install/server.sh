@@ -100,7 +100,7 @@ controlplane_ensure() {
   rm -rf "$STATE_DIR/programs.before"
 }
 
-# controlplane_failed goes back to the programs of before, if there are any.
+# controlplane_failed restores the earlier programs, if there are any.
 controlplane_failed() {
   local name back=""
   logged journalctl -u "$CONTROL_PLANE_UNIT" -n 15 --no-pager -o cat || true
