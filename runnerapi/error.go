@@ -52,3 +52,17 @@ func NotSupported(fix, format string, args ...any) *Error {
 
 // CodeIdempotencyKeyReused refuses another command under a key that is taken.
 const CodeIdempotencyKeyReused = Code("idempotency_key_reused") // 409
+
+// CodeChanged refuses a spec that was made from another generation of the App.
+const CodeChanged = Code("changed_meanwhile") // 412
+
+// Changed returns the refusal of a spec that was made from another generation of the App than it
+// has; 0 for an App that is not there.
+func Changed(key Key, made, has int64) *Error {
+	what := fmt.Sprintf("has generation %d", has)
+	if has == 0 {
+		what = "is not there any more"
+	}
+	return problem.New(http.StatusPreconditionFailed, CodeChanged, "read the App again, put your change into its spec, and send that",
+		"App %s %s, and the new spec was made from generation %d", key, what, made).WithField("header.If-Match")
+}

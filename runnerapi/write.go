@@ -11,6 +11,9 @@ type WriteOptions struct {
 	// Adopt lets a deploy take over objects with the App's names that were created by other means
 	// and that have no other owner.
 	Adopt bool
+	// Generation is that of the App from which the new spec was made: a deploy is refused with
+	// CodeChanged if the App has another one. 0 is for any.
+	Generation int64
 	// IdempotencyKey is the caller's name for this command, or empty.
 	IdempotencyKey string
 	// Command identifies this command. It stays the same wherever and however often the command is

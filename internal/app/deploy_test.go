@@ -66,6 +66,25 @@ func deploy(t *testing.T, e *app.Engine, k runnerapi.Key, spec runnerapi.AppSpec
 
 var code = problemtest.Code
 
+// A spec that was made from an earlier generation would undo what was changed since.
+func TestDeploy_FromEarlierGeneration(t *testing.T) {
+	t.Parallel()
+	_, e, k := onControlPlane(t, "web")
+	made := func(generation int64, image string) error {
+		spec, opts := web(), byTest
+		spec.Image, opts.Generation = image, generation
+		_, err := e.Deploy(t.Context(), k, spec, opts)
+		return err
+	}
+	assert.Equal(t, runnerapi.CodeChanged, code(made(1, "example.com/web:1")), "of an App that is not there")
+	seen := deploy(t, e, k, web())
+	require.NoError(t, made(seen.Generation, "example.com/web:2"))
+	assert.Equal(t, runnerapi.CodeChanged, code(made(seen.Generation, "example.com/web:3")))
+	now, err := e.Get(t.Context(), k)
+	require.NoError(t, err)
+	assert.Equal(t, "example.com/web:2", now.Spec.Image)
+}
+
 func TestDeploy_CreatesObjects(t *testing.T) {
 	t.Parallel()
 	env, e, k := onControlPlane(t, "web")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -202,6 +203,37 @@ func TestConsole_DeployForm(t *testing.T) {
 	for _, r := range p.records(6) {
 		assert.NotContains(t, string(r.Arguments), "hunter2")
 	}
+}
+
+// TestConsole_TwoTabs: the second of two forms that were opened together is refused, and the refused
+// form stays refused, so that one who sends it again does not undo the other change.
+func TestConsole_TwoTabs(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	s := p.withApp(&auditLog{})
+	b := p.signedIn(p.operator("alice", administration.RoleOperator))
+	p.actAs("alice", "ops")
+	_, body := b.get("/console/agents/shop/deploy?" + appOfShop)
+	hidden := regexp.MustCompile(`name="generation" value="([0-9]+)"`)
+	require.Regexp(t, hidden, body)
+	generation := hidden.FindStringSubmatch(body)[1]
+	send := func(image string) (int, string) {
+		return b.change("/console/agents/shop/deploy?"+appOfShop, url.Values{
+			"namespace": {"production"}, "app": {"web"}, "generation": {generation}, "spec.image": {image},
+		})
+	}
+	status, body := send("nginx:5")
+	require.Equal(t, http.StatusOK, status, body)
+	for range 2 {
+		status, body = send("nginx:6")
+		assert.Equal(t, http.StatusPreconditionFailed, status)
+		assert.Contains(t, body, "the new spec was made from generation "+generation)
+		assert.Equal(t, generation, hidden.FindStringSubmatch(body)[1])
+		assert.Contains(t, body, "nginx:6", "the form has what was sent")
+	}
+	app, err := s.backend.Apps().Get(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"})
+	require.NoError(t, err)
+	assert.Equal(t, "nginx:5", app.Spec.Image)
 }
 
 // TestConsole_FollowsLogs follows a log until the operator no longer acts as the Runner.

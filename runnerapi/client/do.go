@@ -34,6 +34,7 @@ type request struct {
 	raw    []byte // the body as it is, instead
 	media  string // of raw
 	key    string // Idempotency-Key
+	match  string // If-Match
 	accept string
 
 	lastEvent string // Last-Event-ID
@@ -209,6 +210,9 @@ func (c *core) request(ctx context.Context, r *request) (*retryablehttp.Request,
 	}
 	if r.key != "" {
 		req.Header.Set("Idempotency-Key", r.key)
+	}
+	if r.match != "" {
+		req.Header.Set("If-Match", r.match)
 	}
 	if r.lastEvent != "" {
 		req.Header.Set("Last-Event-ID", r.lastEvent)

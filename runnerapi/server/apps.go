@@ -27,9 +27,12 @@ type appCalls struct {
 }
 
 func (s *appCalls) routes() {
-	registerLong(s.calls, s.mayWait(operation("put-app", "Apps", "Deploy an App",
+	put := operation("put-app", "Apps", "Deploy an App",
 		"Creates the App or replaces its spec. Replicas and autoscaling stay where the spec names neither, and paused where it does not name that. "+
-			"The agent reads and writes the App in one step, so a scale in between is not lost. The policy is asked about the spec with what stays.", runnerapi.MaxAppBody)), s.putApp)
+			"The agent reads and writes the App in one step, so a scale in between is not lost. The policy is asked about the spec with what stays. "+
+			"With If-Match it refuses a spec that was made from another generation.", runnerapi.MaxAppBody)
+	put.Errors = append(put.Errors, http.StatusPreconditionFailed)
+	registerLong(s.calls, s.mayWait(put), s.putApp)
 	registerLong(s.calls, operation("get-app", "Apps", "Get an App",
 		"The spec, the status and, when something is wrong, the diagnosis.", 0), s.getApp)
 	register(s.calls, operation("delete-app", "Apps", "Delete an App",
@@ -63,7 +66,7 @@ func (s *appCalls) putApp(ctx context.Context, in *struct {
 		}
 	}
 	return s.write(ctx, appKey(in.App), in.Write, in.Wait, func(ctx context.Context, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-		opts.Adopt = in.Adopt
+		opts.Adopt, opts.Generation = in.Adopt, in.Generation()
 		return s.apps.Deploy(ctx, appKey(in.App), in.Body, opts)
 	})
 }

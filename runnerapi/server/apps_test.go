@@ -46,6 +46,23 @@ func TestDeploy_PassesCaller(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeNotFound, codeOf(t, err), "a dry run changes nothing")
 }
 
+// Two changes made from the same generation: the second is refused, and neither is lost.
+func TestDeploy_IfMatch(t *testing.T) {
+	agent := runnertest.Start(t, runnertest.NewBackend())
+	c, ctx := agent.Client(), ctxFor(t)
+	seen, err := c.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	first, err := c.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "b"}, runnerapi.WriteOptions{Generation: seen.Generation})
+	require.NoError(t, err)
+	_, err = c.Apps().Deploy(ctx, web, runnerapi.AppSpec{Image: "c"}, runnerapi.WriteOptions{Generation: seen.Generation})
+	require.Equal(t, runnerapi.CodeChanged, codeOf(t, err))
+	assert.Equal(t, http.StatusPreconditionFailed, problemtest.Of(t, err).Status)
+	found, err := c.Apps().Get(ctx, web)
+	require.NoError(t, err)
+	assert.Equal(t, "b", found.Spec.Image)
+	assert.Equal(t, first.Generation, found.Generation)
+}
+
 // The first response is lost after the command ran.
 func TestClient_RetryRunsOnce(t *testing.T) {
 	fake := runnertest.NewBackend()

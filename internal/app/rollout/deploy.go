@@ -97,6 +97,9 @@ func fixed(errs []runnerapi.FieldError) error {
 func (w *Writer) put(ctx context.Context, key runnerapi.Key, spec runnerapi.AppSpec, opts runnerapi.WriteOptions) (*v1alpha1.App, error) {
 	a, err := w.store.GetLive(ctx, key)
 	if apierrors.IsNotFound(err) {
+		if opts.Generation > 0 {
+			return nil, runnerapi.Changed(key, opts.Generation, 0)
+		}
 		return w.create(ctx, key, spec, opts)
 	}
 	if err != nil {
@@ -107,6 +110,9 @@ func (w *Writer) put(ctx context.Context, key runnerapi.Key, spec runnerapi.AppS
 	}
 	if !objectmeta.RecordCommand(a, opts.Command) {
 		return a, nil
+	}
+	if opts.Generation > 0 && a.Generation != opts.Generation {
+		return nil, runnerapi.Changed(key, opts.Generation, a.Generation)
 	}
 	if spec, err = kept(a, spec, opts); err != nil {
 		return nil, err

@@ -26,7 +26,9 @@ var (
 			Summary: "Deploy an App, as a Runner", Hidden: []string{"spec"}},
 		func(ctx context.Context, a *administration.Admin, in *DeployAppInput) (runnerapi.App, error) {
 			return onAgent(ctx, a, in.AppKey, func(c *client.Client) (runnerapi.App, error) {
-				return c.Apps().Deploy(ctx, in.key(), in.Body.Spec, writing(a))
+				opts := writing(a)
+				opts.Generation = in.Body.Generation
+				return c.Apps().Deploy(ctx, in.key(), in.Body.Spec, opts)
 			})
 		},
 	}
@@ -84,7 +86,8 @@ type DeployAppInput struct {
 
 // DeployAppBody is what an App becomes.
 type DeployAppBody struct {
-	Spec runnerapi.AppSpec `json:"spec" doc:"The whole spec, as in the Runner API. The audit log does not get it: it may have secrets."`
+	Spec       runnerapi.AppSpec `json:"spec" doc:"The whole spec, as in the Runner API. The audit log does not get it: it may have secrets."`
+	Generation int64             `json:"generation,omitempty" minimum:"1" doc:"The App's generation from which the spec was made: with another one the call is refused."`
 }
 
 // ScaleAppInput is how many pods an App gets.

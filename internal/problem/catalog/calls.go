@@ -123,6 +123,12 @@ var calls = []Entry{
 		"docs/reference/runner-api.md#errors",
 	},
 	{
+		"PO-1021", "changed_meanwhile", "Changed meanwhile",
+		"The new spec was made from an earlier generation of the App, so it would undo another change.",
+		"Read the App again (`pipeops-runner status NAME -o yaml`), and put your change into its spec.",
+		"docs/reference/runner-api.md#deploying-again",
+	},
+	{
 		"PO-1101", "agent_unreachable", "Agent not reachable",
 		"The agent did not respond in time. It is offline, or the control plane cannot be reached. Apps keep running.",
 		"See whether it is online: `pipeops-runner agents`. On its cluster: `pipeops-agent doctor`.",

@@ -190,6 +190,9 @@ func (p *changePages) askAgain(w http.ResponseWriter, r *http.Request, change ch
 	for i := range q.Fields {
 		q.Fields[i].Value = r.PostForm.Get(q.Fields[i].Name)
 	}
+	for i := range q.Hidden { // of a form made from an earlier generation, too: sent again, it is refused again
+		q.Hidden[i].Value = r.PostForm.Get(q.Hidden[i].Name)
+	}
 	p.showQuestion(w, r, shown.Status, change, title, q)
 	return true
 }

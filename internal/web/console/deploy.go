@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -22,6 +23,9 @@ import (
 
 // specPrefix begins the names of the form's fields for an App's spec.
 const specPrefix = "spec."
+
+// generationField is the form's field with the App's generation from which the form was filled in.
+const generationField = "generation"
 
 // firstFields are shown before the others, which are folded away.
 var firstFields = []string{"image", "type", "replicas", "ports", "env", "ingress", "resources"}
@@ -210,6 +214,9 @@ func askDeploy(ctx context.Context, t operatorapi.Target, agent string, query ur
 			return q, err
 		}
 		spec = found.Spec
+		if found.Generation > 0 {
+			q.Hidden = append(q.Hidden, web.Hidden{Name: generationField, Value: strconv.FormatInt(found.Generation, 10)})
+		}
 		q = appQuestion(agent, query, "deploy", []string{"-f", "FILE"}, q)
 	}
 	fields, err := specFields(spec)
@@ -223,6 +230,12 @@ func deploy(ctx context.Context, t operatorapi.Target, f form) (outcome, error) 
 	if err != nil {
 		return outcome{}, err
 	}
-	_, err = operatorapi.DeployApp.Do(ctx, t, operatorapi.DeployAppInput{Write: f.write(), AppKey: key, Body: operatorapi.DeployAppBody{Spec: spec}})
+	body := operatorapi.DeployAppBody{Spec: spec}
+	if text := f.values.Get(generationField); text != "" {
+		if body.Generation, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return outcome{}, problem.Errorf(problem.BadRequest, "load the page again", "the form has no valid generation of the App")
+		}
+	}
+	_, err = operatorapi.DeployApp.Do(ctx, t, operatorapi.DeployAppInput{Write: f.write(), AppKey: key, Body: body})
 	return outcome{to: appPath(key), done: "deploy-app"}, err
 }

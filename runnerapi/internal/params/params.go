@@ -5,6 +5,8 @@ package params
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -41,7 +43,14 @@ type Write struct {
 
 // Deploy is what a deploy takes beside what every write takes.
 type Deploy struct {
-	Adopt bool `query:"adopt" doc:"Take over the workload, Service, Ingress and others of the App's name that were made otherwise, where nothing else looks after them. The customer's policy has to name adopt-app."`
+	Adopt   bool   `query:"adopt" doc:"Take over the workload, Service, Ingress and others of the App's name that were made otherwise, where nothing else looks after them. The customer's policy has to name adopt-app."`
+	IfMatch string `header:"If-Match" maxLength:"20" pattern:"^\"[1-9][0-9]{0,17}\"$" doc:"The App's generation from which the spec was made, in quotes: with another one the spec is refused with 412, so that nobody's change is lost (RFC 9110, section 13.1.1)." example:"\"7\""`
+}
+
+// Generation returns the generation in If-Match; 0 if there is none.
+func (d Deploy) Generation() int64 {
+	n, _ := strconv.ParseInt(strings.Trim(d.IfMatch, `"`), 10, 64) // the pattern has checked it
+	return n
 }
 
 // MaxWait is the longest that a call may wait.

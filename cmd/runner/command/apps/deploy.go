@@ -23,7 +23,12 @@ type deployCommand struct {
 	save string
 	// adopt takes over what is there under the App's name.
 	adopt bool
+	// generation is that of the App from which the spec was made; 0 for any.
+	generation int64
 }
+
+// ifGeneration is the flag with the generation from which the spec was made.
+const ifGeneration = "if-generation"
 
 // NewDeploy returns the command deploy.
 func NewDeploy(a *cmdutil.CLI) *cobra.Command {
@@ -69,6 +74,7 @@ strategy and so on (see the API's document).`,
 	c.Add(cmd)
 	c.spec.add(cmd)
 	cmd.Flags().BoolVar(&c.adopt, "adopt", false, "take over a Deployment, Service and the like of this name that the agent did not create; the cluster owner's policy must name adopt-app")
+	cmd.Flags().Int64Var(&c.generation, ifGeneration, 0, "refuse the deploy if the App has another generation: status -o yaml shows it")
 	cmd.Flags().StringVarP(&c.file, "filename", "f", "", "file with the App or a Compose file, or - for standard input")
 	cmd.Flags().StringVar(&c.save, "save", "", "directory to which the Apps of a Compose file are written, as NAME.yaml")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only
@@ -118,7 +124,7 @@ func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
 
 func (c *deployCommand) deploy(ctx context.Context, agent, name string, spec runnerapi.AppSpec) error {
 	return c.Run(ctx, agent, name, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-		opts.Adopt = c.adopt
+		opts.Adopt, opts.Generation = c.adopt, c.generation
 		return t.Apps().Deploy(ctx, key, spec, opts)
 	})
 }

@@ -60,6 +60,7 @@ func (c *deployCommand) forCompose(cmd *cobra.Command, args []string) error {
 	var wrong []error
 	one := &cobra.Command{}
 	(&SpecFlags{}).add(one)
+	one.Flags().Int64(ifGeneration, 0, "")
 	one.Flags().VisitAll(func(f *pflag.Flag) {
 		if cmd.Flags().Changed(f.Name) && !slices.Contains(ofEach, f.Name) {
 			wrong = append(wrong, fmt.Errorf("--%s is for one App, and %s has several: change the file", f.Name, c.file))
