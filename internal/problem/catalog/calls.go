@@ -108,7 +108,7 @@ var calls = []Entry{
 		"PO-1018", "not_ready", "Step not possible yet",
 		"The next step of the CA's rotation must wait: some agents or control planes have not done the one before.",
 		"Wait until the parties that the message names have followed, or use --force and accept their loss.",
-		"docs/operator/certificates.md#replacing-the-ca",
+		"docs/operator/certificates.md#rotate-the-ca",
 	},
 	{
 		"PO-1019", "unreachable", "Server not reachable",
@@ -132,19 +132,19 @@ var calls = []Entry{
 		"PO-1102", "agent_untrusted", "Another party responded",
 		"The server at the agent's address has no certificate of this agent. A proxy may inspect TLS, or the CA was replaced.",
 		"Get new credentials from the operator. Remove the proxy between you and the control plane.",
-		"docs/operator/certificates.md#runners",
+		"docs/operator/certificates.md#renew-runner-certificates",
 	},
 	{
 		"PO-1103", "runner_refused", "The agent refuses this Runner",
 		"The agent does not accept the Runner's certificate: it is revoked, expired, replaced, or not granted this agent.",
 		"Ask the operator for new credentials. The cluster owner sees the reason with `pipeops-agent audit`, as `connect`.",
-		"docs/operator/runners.md#how-a-grant-is-enforced",
+		"docs/operator/runners.md#refused-connections",
 	},
 	{
 		"PO-1104", "runner_revoked", "Runner revoked",
 		"The operator revoked the Runner, so agents accept neither its calls nor the Git sources that it set.",
 		"Create a new Runner: `pipeops-controlplane runner create NAME`. Set the suspended sources again with it.",
-		"docs/operator/runners.md#how-long-a-change-takes",
+		"docs/operator/runners.md#when-changes-take-effect",
 	},
 	{
 		"PO-1105", "runner_not_granted", "Agent not granted",
@@ -168,6 +168,6 @@ var calls = []Entry{
 		"PO-1108", "agent_not_current", "Agent does not know what is revoked",
 		"The agent could not learn for too long which Runners are revoked, and accepts none until it does.",
 		"Restore the agent's connection to the control plane: `pipeops-agent doctor`.",
-		"docs/operator/runners.md#how-long-a-change-takes",
+		"docs/operator/runners.md#when-changes-take-effect",
 	},
 }

@@ -246,7 +246,7 @@ var installer = []Entry{
 		"PO-9304", "token_refused", "Token refused",
 		"The control plane does not accept the token: used up, expired, revoked, or of another control plane.",
 		"Create one with `pipeops-controlplane token create`, set AGENT_TOKEN, and run it again.",
-		"docs/operator/enrolment.md#a-token",
+		"docs/operator/enrolment.md",
 	},
 	{
 		"PO-9305", "image_not_pulled", "Agent's image not pulled",
