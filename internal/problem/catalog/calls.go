@@ -24,7 +24,7 @@ var calls = []Entry{
 		"PO-1004", "not_found", "No such object",
 		"The object, agent or path that the request names does not exist, or you are not allowed to see it.",
 		"Check the name and the namespace; the matching `list` command shows what exists.",
-		"docs/deployer/failing-app.md#the-command-itself-fails",
+		"docs/deployer/failing-app.md#exit-codes-of-failed-commands",
 	},
 	{
 		"PO-1005", "not_allowed", "Wrong HTTP method",
@@ -42,13 +42,13 @@ var calls = []Entry{
 		"PO-1007", "conflict", "Conflict with what exists",
 		"The name belongs to another owner, or the object does not allow the change. Repeating the command does not help.",
 		"Choose another name, or take the object over with --adopt.",
-		"docs/reference/runner-api.md#adopting-what-is-there",
+		"docs/reference/runner-api.md#adopt-existing-workloads",
 	},
 	{
 		"PO-1008", "idempotency_key_reused", "Idempotency key reused",
 		"The same Idempotency-Key was used for another command within the last day.",
 		"Use a new key for each command; repeat a key only with the unchanged command.",
-		"docs/reference/runner-api.md#operations-and-keys",
+		"docs/reference/runner-api.md#operations-and-idempotency-keys",
 	},
 	{
 		"PO-1009", "too_large", "Too large",
@@ -84,7 +84,7 @@ var calls = []Entry{
 		"PO-1014", "internal", "Unexpected error",
 		"The server failed in a way that it does not expect. Its log has the details under the request ID.",
 		"Search the server's log for the request ID. Report the error if it stays.",
-		"docs/cluster-owner/doctor.md#a-bundle-for-support",
+		"docs/cluster-owner/doctor.md#support-bundle",
 	},
 	{
 		"PO-1015", "not_supported", "Not supported here",
