@@ -46,7 +46,7 @@ var notInPods = map[string]map[string]string{
 func TestChart_ValueForEachSetting(t *testing.T) {
 	traces := found(t, "docs/reference/traces.md", `(OTEL_[A-Z_]+)`, "## Settings", "\n## ")
 	for chart, documented := range map[string][]string{
-		agentChart: slices.Concat(traces, found(t, "docs/reference/configuration.md", "`([A-Z][A-Z0-9_]+)`", "| key in the file", "## A file")),
+		agentChart: slices.Concat(traces, found(t, "docs/reference/configuration.md", "`([A-Z][A-Z0-9_]+)`", "| key in the file", "## Configuration file")),
 		controlChart: slices.Concat(traces,
 			flagsOf(t, "the-control-plane-itself", "serve"), flagsOf(t, "public-hosts", "gateway serve")),
 	} {
