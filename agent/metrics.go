@@ -18,7 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// metricsNamespace begins the names of our metrics. docs/operator/observability.md lists them.
+// metricsNamespace begins the names of our metrics. docs/reference/metrics.md lists them.
 const metricsNamespace = "pipeops_agent"
 
 // readTimeout bounds what is read for Prometheus: all of it is in memory.

@@ -16,7 +16,7 @@ import (
 const (
 	attacksDoc = "contributing/attacks.md"
 	// What is claimed stands between these headings, in tables alone.
-	claimsBegin, claimsEnd = "\n## What stops them\n", "\n## What does not\n"
+	claimsBegin, claimsEnd = "\n## Mitigations\n", "\n## Residual risks\n"
 	// testColumn is the head of the last column of such a table.
 	testColumn = "test"
 )

@@ -20,7 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// metricsNamespace is the prefix of our metrics' names. docs/operator/observability.md lists them.
+// metricsNamespace is the prefix of our metrics' names. docs/reference/metrics.md lists them.
 const metricsNamespace = "pipeops_controlplane"
 
 // instruments count events. Stored values are read when Prometheus scrapes: see readNumbers. No

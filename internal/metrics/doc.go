@@ -5,5 +5,5 @@
 // functions, and a program that embeds them (a Runner service) counts as it likes. Each party
 // decides what it counts, and must keep it bounded: no label contains a name, an ID or a path,
 // but for a bounded number of Apps and agents
-// (docs/operator/observability.md).
+// (docs/reference/metrics.md).
 package metrics

@@ -32,7 +32,7 @@ const configurationTail = `
 | ` + "`GOMEMLIMIT`" + ` | soft limit of the process' memory, below that of the pod or unit; the manifest and the services set it |
 | ` + "`NOTIFY_SOCKET`, `WATCHDOG_USEC`" + ` | set by systemd: the agent notifies systemd that it is ready, and that it is alive ([service.md](../cluster-owner/service.md)) |
 
-## A file
+## Configuration file
 
 ` + "```yaml" + `
 # pipeops-agent run --config agent.yaml

@@ -15,8 +15,9 @@ const eventsHead = `# Events
 <!-- made by go generate ./docs from the Go types; do not edit -->
 
 The control plane announces these events to Runners over RabbitMQ, and sends them to webhooks and
-timelines. [announcements.md](../deployer/announcements.md) describes delivery, order and what a
-reader must do. [asyncapi.json](../asyncapi.json) is the schema, with an example of each type.
+timelines. [delivery.md](delivery.md) describes delivery and order,
+[announcements.md](../deployer/announcements.md) what a reader must do.
+[asyncapi.json](../asyncapi.json) is the schema, with an example of each type.
 
 An optional field is absent where it has no value. Skip fields and types that you do not know.
 `

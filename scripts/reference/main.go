@@ -49,9 +49,9 @@ func render(root string) (map[string][]byte, error) {
 		files[filepath.Join(dir, "README.md")] = text
 	}
 	for name, tables := range map[string]map[string]string{
-		"docs/reference/runner-api.md":   {"calls": calls(), "upkeep": upkeep()},
-		"docs/reference/policy.md":       {"commands": policyCommands()},
-		"docs/deployer/announcements.md": {"arguments of a queue": queueArguments()},
+		"docs/reference/runner-api.md": {"calls": calls(), "upkeep": upkeep()},
+		"docs/reference/policy.md":     {"commands": policyCommands()},
+		"docs/reference/delivery.md":   {"arguments of a queue": queueArguments()},
 	} {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {

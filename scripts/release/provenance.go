@@ -20,7 +20,7 @@ const (
 	repository = "https://github.com/pipeops/pipeops-vm-agent"
 	// buildType and builderID lead to the page that describes this build.
 	buildType = repository + "/blob/main/docs/contributing/publishing.md#provenance"
-	builderID = repository + "/blob/main/docs/contributing/publishing.md#making-a-release"
+	builderID = repository + "/blob/main/docs/contributing/publishing.md#make-a-release"
 	// imageBase is what the images start from: they hold the program and the CAs, and no base
 	// image.
 	imageBase = "scratch"

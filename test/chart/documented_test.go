@@ -44,9 +44,9 @@ var notInPods = map[string]map[string]string{
 // TestChart_ValueForEachSetting compares the reference pages with what the charts set when
 // every value is given.
 func TestChart_ValueForEachSetting(t *testing.T) {
-	traces := found(t, "docs/operator/observability.md", `(OTEL_[A-Z_]+)`, "## Traces", "\n## ")
+	traces := found(t, "docs/reference/traces.md", `(OTEL_[A-Z_]+)`, "## Settings", "\n## ")
 	for chart, documented := range map[string][]string{
-		agentChart: slices.Concat(traces, found(t, "docs/reference/configuration.md", "`([A-Z][A-Z0-9_]+)`", "| key in the file", "## A file")),
+		agentChart: slices.Concat(traces, found(t, "docs/reference/configuration.md", "`([A-Z][A-Z0-9_]+)`", "| key in the file", "## Configuration file")),
 		controlChart: slices.Concat(traces,
 			flagsOf(t, "the-control-plane-itself", "serve"), flagsOf(t, "public-hosts", "gateway serve")),
 	} {

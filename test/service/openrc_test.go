@@ -48,7 +48,7 @@ func TestService_OpenRC(t *testing.T) {
 		g.must(t, "rc-service pipeops-agent stop\n! rc-service pipeops-agent status\n! pgrep -x pipeops-agent")
 		assert.Contains(t, g.must(t, "tail -n 3 /var/log/pipeops-agent.log"), "agent stopped; Apps keep running")
 	})
-	g.step(t, "Take it away with OpenRC", "")
+	g.step(t, "Uninstall with OpenRC", "")
 	assert.Empty(t, g.must(t, "ls -d /etc/pipeops /var/lib/*pipeops* /var/log/*pipeops* /etc/init.d/*pipeops* /usr/local/bin/pipeops* 2>/dev/null || true"))
 }
 

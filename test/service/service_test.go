@@ -72,7 +72,7 @@ func TestService_Agent(t *testing.T) {
 		assert.Equal(t, "failed", m.property(t, "ActiveState"))
 		assert.Equal(t, "2", m.property(t, "ExecMainStatus"))
 	})
-	g.step(t, "Take it away", "")
+	g.step(t, "Uninstall", "")
 	assert.Empty(t, m.must(t, "ls -d /etc/pipeops /var/lib/*pipeops* /etc/systemd/system/*pipeops* /usr/local/bin/pipeops* 2>/dev/null || true"))
 }
 

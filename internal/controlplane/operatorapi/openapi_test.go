@@ -20,7 +20,7 @@ import (
 
 const (
 	openAPIFile = "../../../docs/openapi-operators.json"
-	page        = "../../../docs/operator/operators.md"
+	page        = "../../../docs/reference/operator-api.md"
 	made        = "go generate ./internal/controlplane/operatorapi"
 	tableBegin  = "<!-- calls: " + made + " -->\n"
 	tableEnd    = "<!-- end -->\n"

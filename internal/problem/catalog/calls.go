@@ -24,7 +24,7 @@ var calls = []Entry{
 		"PO-1004", "not_found", "No such object",
 		"The object, agent or path that the request names does not exist, or you are not allowed to see it.",
 		"Check the name and the namespace; the matching `list` command shows what exists.",
-		"docs/deployer/failing-app.md#the-command-itself-fails",
+		"docs/deployer/failing-app.md#exit-codes-of-failed-commands",
 	},
 	{
 		"PO-1005", "not_allowed", "Wrong HTTP method",
@@ -42,13 +42,13 @@ var calls = []Entry{
 		"PO-1007", "conflict", "Conflict with what exists",
 		"The name belongs to another owner, or the object does not allow the change. Repeating the command does not help.",
 		"Choose another name, or take the object over with --adopt.",
-		"docs/reference/runner-api.md#adopting-what-is-there",
+		"docs/reference/runner-api.md#adopt-existing-workloads",
 	},
 	{
 		"PO-1008", "idempotency_key_reused", "Idempotency key reused",
 		"The same Idempotency-Key was used for another command within the last day.",
 		"Use a new key for each command; repeat a key only with the unchanged command.",
-		"docs/reference/runner-api.md#operations-and-keys",
+		"docs/reference/runner-api.md#operations-and-idempotency-keys",
 	},
 	{
 		"PO-1009", "too_large", "Too large",
@@ -84,7 +84,7 @@ var calls = []Entry{
 		"PO-1014", "internal", "Unexpected error",
 		"The server failed in a way that it does not expect. Its log has the details under the request ID.",
 		"Search the server's log for the request ID. Report the error if it stays.",
-		"docs/cluster-owner/doctor.md#a-bundle-for-support",
+		"docs/cluster-owner/doctor.md#support-bundle",
 	},
 	{
 		"PO-1015", "not_supported", "Not supported here",
@@ -108,7 +108,7 @@ var calls = []Entry{
 		"PO-1018", "not_ready", "Step not possible yet",
 		"The next step of the CA's rotation must wait: some agents or control planes have not done the one before.",
 		"Wait until the parties that the message names have followed, or use --force and accept their loss.",
-		"docs/operator/certificates.md#replacing-the-ca",
+		"docs/operator/certificates.md#rotate-the-ca",
 	},
 	{
 		"PO-1019", "unreachable", "Server not reachable",
@@ -138,19 +138,19 @@ var calls = []Entry{
 		"PO-1102", "agent_untrusted", "Another party responded",
 		"The server at the agent's address has no certificate of this agent. A proxy may inspect TLS, or the CA was replaced.",
 		"Get new credentials from the operator. Remove the proxy between you and the control plane.",
-		"docs/operator/certificates.md#runners",
+		"docs/operator/certificates.md#renew-runner-certificates",
 	},
 	{
 		"PO-1103", "runner_refused", "The agent refuses this Runner",
 		"The agent does not accept the Runner's certificate: it is revoked, expired, replaced, or not granted this agent.",
 		"Ask the operator for new credentials. The cluster owner sees the reason with `pipeops-agent audit`, as `connect`.",
-		"docs/operator/runners.md#how-a-grant-is-enforced",
+		"docs/operator/runners.md#refused-connections",
 	},
 	{
 		"PO-1104", "runner_revoked", "Runner revoked",
 		"The operator revoked the Runner, so agents accept neither its calls nor the Git sources that it set.",
 		"Create a new Runner: `pipeops-controlplane runner create NAME`. Set the suspended sources again with it.",
-		"docs/operator/runners.md#how-long-a-change-takes",
+		"docs/operator/runners.md#when-changes-take-effect",
 	},
 	{
 		"PO-1105", "runner_not_granted", "Agent not granted",
@@ -174,6 +174,6 @@ var calls = []Entry{
 		"PO-1108", "agent_not_current", "Agent does not know what is revoked",
 		"The agent could not learn for too long which Runners are revoked, and accepts none until it does.",
 		"Restore the agent's connection to the control plane: `pipeops-agent doctor`.",
-		"docs/operator/runners.md#how-long-a-change-takes",
+		"docs/operator/runners.md#when-changes-take-effect",
 	},
 }

@@ -6,13 +6,13 @@ var policies = []Entry{
 		"PO-3001", "policy_denied", "Denied by the policy",
 		"No rule of the cluster owner's policy allows the command, a rule denies it, or the owner paused all Runners.",
 		"Stay within the rule that the message names, or ask the owner to change it.",
-		"docs/cluster-owner/policy.md#what-a-runner-sees",
+		"docs/cluster-owner/policy.md#errors-for-runners",
 	},
 	{
 		"PO-3002", "approval_required", "Approval required",
 		"The policy allows the command once the cluster owner has approved this very command.",
 		"Send the owner the command in the fix. Send your command again, unchanged, once it is approved.",
-		"docs/cluster-owner/policy.md#commands-that-you-approve",
+		"docs/cluster-owner/policy.md#require-approval-of-commands",
 	},
 	{
 		"PO-3003", "namespace_not_managed", "Namespace not managed",
