@@ -121,7 +121,8 @@ func ensureNamespace(ctx context.Context, client kubernetes.Interface, name stri
 	_, _ = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 }
 
-// TestApply_TriesAllCharts: where nothing can be fetched, each component says so, with the ways out.
+// TestApply_TriesAllCharts: where nothing can be fetched, each component says so, with the ways
+// out.
 func TestApply_TriesAllCharts(t *testing.T) {
 	i := installer(t, kubetest.ControlPlane(t))
 	s := httptest.NewServer(nil)

@@ -205,7 +205,7 @@ func TestConsole_DeployForm(t *testing.T) {
 	}
 }
 
-// TestConsole_TwoTabs: the second of two forms that were opened together is refused, and the refused
+// TestConsole_TwoTabs: the second of two forms that were opened together is refused. The refused
 // form stays refused, so that one who sends it again does not undo the other change.
 func TestConsole_TwoTabs(t *testing.T) {
 	t.Parallel()

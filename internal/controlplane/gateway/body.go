@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// ownBodyTime is how long a body for the gateway's own host may take in all: its handler reads forms,
-// and has fewer places than an App.
+// ownBodyTime is how long a body for the gateway's own host may take in all: its handler reads
+// forms, and has fewer places than an App.
 const ownBodyTime = 30 * time.Second
 
 // dueBody is a request's body that has to be there by a time.
