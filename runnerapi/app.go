@@ -2,6 +2,7 @@ package runnerapi
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 )
 
@@ -42,6 +43,37 @@ func (a App) Settled() bool {
 		return a.Status.Diagnosis != nil
 	}
 	return false
+}
+
+// Ready returns how many of the desired pods are ready, as 2/3; or the outcome of the last run of an
+// App that runs to its end, and none before the first.
+func (a App) Ready() string {
+	switch {
+	case a.Spec.Type.Runs() && len(a.Status.Runs) == 0:
+		return "none"
+	case a.Spec.Type.Runs():
+		return string(a.Status.Runs[0].Outcome)
+	}
+	return fmt.Sprintf("%d/%d", a.Status.ReadyReplicas, a.desired())
+}
+
+// desired returns how many pods the App asks for. The agent may not have observed the spec yet.
+func (a App) desired() int32 {
+	switch {
+	case !a.Spec.Type.Scales() || a.Spec.Autoscaling != nil:
+		return a.Status.DesiredReplicas
+	case a.Spec.Replicas != nil:
+		return *a.Spec.Replicas
+	}
+	return 1
+}
+
+// State returns the phase for people: a healthy App that was scaled to no pods is Stopped.
+func (a App) State() string {
+	if a.Status.Phase == PhaseHealthy && a.Spec.Type.Scales() && a.desired() == 0 {
+		return "Stopped"
+	}
+	return string(a.Status.Phase)
 }
 
 // AppType is the kind of workload an App becomes.

@@ -205,6 +205,18 @@ func TestConsole_DeployForm(t *testing.T) {
 	}
 }
 
+// TestConsole_ExpiredRunner: a certificate that ended is no valid one.
+func TestConsole_ExpiredRunner(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	_, err := p.admin.Runners.Create(t.Context(), "builder", time.Hour, false)
+	require.NoError(t, err)
+	p.clock.forward(2 * time.Hour)
+	_, body := p.signedIn(p.operator("vic", administration.RoleViewer)).get("/console/runners")
+	assert.Contains(t, body, `<span class="state warn">expired</span>`)
+	assert.NotContains(t, body, ">valid<")
+}
+
 // TestConsole_TwoTabs: the second of two forms that were opened together is refused. The refused
 // form stays refused, so that one who sends it again does not undo the other change.
 func TestConsole_TwoTabs(t *testing.T) {

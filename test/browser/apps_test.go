@@ -149,7 +149,7 @@ func (br *branch) deploy() {
 	br.send("Deploy")
 	assert.Contains(br.t, b.Text(), "The agent deploys the App.")
 	br.examine("app-deploying")
-	br.shows("1 of 1 ready")
+	br.shows("1/1 ready")
 	br.shows("Healthy")
 }
 
@@ -181,7 +181,7 @@ func (br *branch) scale() {
 	b.Fill("#replicas", "2")
 	b.Enter("#replicas")
 	b.Await(".notice")
-	br.shows("2 of 2 ready")
+	br.shows("2/2 ready")
 }
 
 // fail deploys an image that does not exist, by the form that begins with what the App has.

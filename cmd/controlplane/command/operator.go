@@ -60,13 +60,6 @@ func newOperatorList(a *app) *cobra.Command {
 func operatorTable(w io.Writer, list []store.Operator) {
 	cli.Row(w, "NAME", "ROLE", "STATE", "CREATED", "EXPIRES")
 	for _, o := range list {
-		state := "valid"
-		switch {
-		case !o.RevokedAt.IsZero():
-			state = "revoked"
-		case time.Now().After(o.ExpiresAt):
-			state = "expired"
-		}
-		cli.Row(w, o.Name, o.Role, state, cli.Ago(o.CreatedAt), cli.Until(o.ExpiresAt))
+		cli.Row(w, o.Name, o.Role, o.State(time.Now()), cli.Ago(o.CreatedAt), cli.Until(o.ExpiresAt))
 	}
 }

@@ -53,14 +53,7 @@ func revoked(r operatorapi.Runner) bool { return !r.RevokedAt.IsZero() }
 func runnerTable(w io.Writer, runners []operatorapi.Runner) {
 	cli.Row(w, "NAME", "STATE", "AGENTS", "CREATED", "EXPIRES", "TTL")
 	for _, r := range runners {
-		state := "valid"
-		switch {
-		case revoked(r):
-			state = "revoked"
-		case time.Now().After(r.ExpiresAt):
-			state = "expired"
-		}
 		agents := cmp.Or(r.Agents, "all")
-		cli.Row(w, r.Name, state, agents, cli.Ago(r.CreatedAt), cli.Until(r.ExpiresAt), cli.Short(time.Duration(r.TTL)))
+		cli.Row(w, r.Name, r.State(time.Now()), agents, cli.Ago(r.CreatedAt), cli.Until(r.ExpiresAt), cli.Short(time.Duration(r.TTL)))
 	}
 }

@@ -16,6 +16,26 @@ type Operator struct {
 	RevokedAt time.Time `json:"revokedAt,omitzero"`
 }
 
+// State returns what the operator's certificate is at that time.
+func (o Operator) State(now time.Time) string { return certificateState(o.RevokedAt, o.ExpiresAt, now) }
+
+// The states of the certificate of an operator or a Runner.
+const (
+	CertificateValid   = "valid"
+	CertificateRevoked = "revoked"
+	CertificateExpired = "expired"
+)
+
+func certificateState(revokedAt, expiresAt, now time.Time) string {
+	switch {
+	case !revokedAt.IsZero():
+		return CertificateRevoked
+	case now.After(expiresAt):
+		return CertificateExpired
+	}
+	return CertificateValid
+}
+
 const operatorColumns = `name, role, serial, key_print, created_at, expires_at, revoked_at`
 
 func scanOperator(row scanner, o *Operator) error {

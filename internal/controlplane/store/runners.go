@@ -18,6 +18,9 @@ type Runner struct {
 	TTL time.Duration `json:"-"`
 }
 
+// State returns what the Runner's certificate is at that time.
+func (r Runner) State(now time.Time) string { return certificateState(r.RevokedAt, r.ExpiresAt, now) }
+
 const runnerSelect = `SELECT r.name, r.serial, r.agents, r.created_at, r.expires_at, r.ttl, COALESCE(c.revoked_at, 0)
 	FROM runners r LEFT JOIN revoked_certificates c ON c.serial = r.serial `
 

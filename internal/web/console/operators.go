@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
@@ -58,20 +57,10 @@ func (p *accessPages) operators(w http.ResponseWriter, r *http.Request) error {
 		sessions, err := operatorapi.ListConsoleSessions.Do(ctx, p.opts.API, struct{}{})
 		rows := make([]operatorRow, len(list.Items))
 		for i, o := range list.Items {
-			rows[i] = operatorRow{o, operatorState(o, p.opts.Now())}
+			rows[i] = operatorRow{o, o.State(p.opts.Now())}
 		}
 		return operatorsData{web.Paged(rows, r.URL.Query()), acting.Items, sessionsOf(sessions.Items)}, err
 	})
-}
-
-func operatorState(o store.Operator, now time.Time) string {
-	switch {
-	case !o.RevokedAt.IsZero():
-		return "revoked"
-	case now.After(o.ExpiresAt):
-		return "expired"
-	}
-	return "valid"
 }
 
 var operatorChanges = map[string]change{

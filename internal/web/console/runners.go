@@ -12,10 +12,19 @@ import (
 
 const runnersPath = operatorapi.ConsolePath + "/runners"
 
+type runnerRow struct {
+	operatorapi.Runner
+	State string
+}
+
 func (p *accessPages) runners(w http.ResponseWriter, r *http.Request) error {
-	return show(p.site, w, r, "runners", page(r, "Runners", runnersPath, ""), func(ctx context.Context) (web.Rows[operatorapi.Runner], error) {
+	return show(p.site, w, r, "runners", page(r, "Runners", runnersPath, ""), func(ctx context.Context) (web.Rows[runnerRow], error) {
 		list, err := operatorapi.ListRunners.Do(ctx, p.opts.API, struct{}{})
-		return web.Paged(list.Items, r.URL.Query()), err
+		rows := make([]runnerRow, len(list.Items))
+		for i, runner := range list.Items {
+			rows[i] = runnerRow{runner, runner.State(p.opts.Now())}
+		}
+		return web.Paged(rows, r.URL.Query()), err
 	})
 }
 

@@ -43,7 +43,7 @@ With --wait, the command waits until the newest rollout ends, and exits as deplo
 				if wait.Wanted() {
 					return a.Outcome(ctx, t, app, wait, &out)
 				}
-				a.State(string(app.Status.Phase) + " " + cmdutil.Ready(app))
+				a.State(string(app.Status.Phase) + " " + app.Ready())
 				a.SayWarnings(app.Spec)
 				return out.Write(a.Out, app, func(w io.Writer) { statusTable(w, app) })
 			})
@@ -71,7 +71,7 @@ func statusTable(w io.Writer, app runnerapi.App) {
 	if app.Spec.Type.Runs() {
 		runRows(w, app)
 	} else {
-		cli.Row(w, "Ready:", cmdutil.Ready(app))
+		cli.Row(w, "Ready:", app.Ready())
 		cli.Row(w, "Updated:", app.Status.UpdatedReplicas)
 		cli.Row(w, "Restarts:", app.Status.Restarts)
 	}

@@ -241,9 +241,9 @@ func (p *Progress) End() {
 func summary(app runnerapi.App) string {
 	s := fmt.Sprintf("%s/%s: %s, ", app.Namespace, app.Name, app.Status.Phase)
 	if app.Spec.Type.Runs() {
-		s += "last run: " + Ready(app)
+		s += "last run: " + app.Ready()
 	} else {
-		s += Ready(app) + " ready"
+		s += app.Ready() + " ready"
 	}
 	if d := app.Status.Diagnosis; d != nil {
 		s += ", " + string(d.Cause)
@@ -252,23 +252,4 @@ func summary(app runnerapi.App) string {
 		s += "; waits for " + cli.Printable(w)
 	}
 	return s
-}
-
-// Ready returns how many of the desired pods are ready, or the state of the last run for an App
-// that runs to its end.
-func Ready(app runnerapi.App) string {
-	switch {
-	case app.Spec.Type.Runs() && len(app.Status.Runs) == 0:
-		return "none"
-	case app.Spec.Type.Runs():
-		return string(app.Status.Runs[0].Outcome)
-	}
-	want := app.Status.DesiredReplicas
-	if app.Spec.Type.Scales() && app.Spec.Autoscaling == nil {
-		want = 1
-		if app.Spec.Replicas != nil {
-			want = *app.Spec.Replicas
-		}
-	}
-	return fmt.Sprintf("%d/%d", app.Status.ReadyReplicas, want)
 }
