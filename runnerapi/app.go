@@ -45,8 +45,8 @@ func (a App) Settled() bool {
 	return false
 }
 
-// Ready returns how many of the desired pods are ready, as 2/3; or the outcome of the last run of an
-// App that runs to its end, and none before the first.
+// Ready returns how many of the desired pods are ready, as 2/3. For an App that runs to its end it
+// returns the outcome of the last run, and none before the first.
 func (a App) Ready() string {
 	switch {
 	case a.Spec.Type.Runs() && len(a.Status.Runs) == 0:
