@@ -79,7 +79,7 @@ func ExampleFiles(dir string) error {
 	for name, text := range map[string]string{
 		"web.pem": cert, "web-key.pem": key, "token.txt": "ghp_example\n", "password.txt": "hunter2\n",
 		"settings.yaml": "level: info\n", "logo.png": "\x89PNG\r\n\x1a\n", "app.yaml": ExampleApp, "extras.yaml": ExampleManifests,
-		"compose.yaml": "services:\n  web:\n    image: " + ExampleImage + "\n    ports: ['8080:8080']\n",
+		"compose.yaml":     "services:\n  web:\n    image: " + ExampleImage + "\n    ports: ['8080:8080']\n",
 		"guide/Chart.yaml": "apiVersion: v2\nname: guide\nversion: 1.0.0\n", "guide/templates/guide.yaml": exampleTemplate, "values.yaml": "greeting: hello\n",
 	} {
 		errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
