@@ -2261,7 +2261,7 @@ uninstall_components() {
 
 CONTROL_PLANE_UNITS=/etc/systemd/system
 CONTROL_PLANE_UNIT=pipeops-controlplane.service
-CONTROL_PLANE_ENV=/etc/pipeops/server.env           # ours
+CONTROL_PLANE_ENV=/etc/pipeops/server.env            # ours
 CONTROL_PLANE_USER_ENV=/etc/pipeops/controlplane.env # the user's, which counts more
 CONTROL_PLANE_DATA=/var/lib/pipeops-controlplane
 CONTROL_PLANE_PORTS="80 443 7000 8443 8444"
