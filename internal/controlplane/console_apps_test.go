@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"net/http"
+	"net/http/cookiejar"
 	"net/url"
 	"regexp"
 	"strings"
@@ -203,6 +204,30 @@ func TestConsole_DeployForm(t *testing.T) {
 	for _, r := range p.records(6) {
 		assert.NotContains(t, string(r.Arguments), "hunter2")
 	}
+}
+
+// TestConsole_DeepLink: who opens a page without a session arrives there after signing in.
+func TestConsole_DeepLink(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	b := p.browser()
+	const page = "/console/runners?find=build&after="
+	_, body := b.get(page)
+	require.Contains(t, body, "Sign in")
+	b.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	enter := func() string {
+		r := b.request(http.MethodPost, "/console/enter", url.Values{"code": {p.code(p.operator("vic", administration.RoleViewer))}}.Encode())
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		resp, err := b.http.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		return resp.Header.Get("Location")
+	}
+	assert.Equal(t, page, enter())
+	b.http.Jar, _ = cookiejar.New(nil) // New never fails
+	b.get("/console/hosts")
+	b.get("/console/")
+	assert.Equal(t, "/console/", enter(), "the last page counts")
 }
 
 // TestConsole_ExpiredRunner: a certificate that ended is no valid one.

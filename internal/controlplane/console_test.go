@@ -128,7 +128,7 @@ func (b *tab) at() *url.URL {
 // anything.
 func (b *tab) isOut(why string) {
 	b.p.t.Helper()
-	for _, path := range []string{"/console/", "/console/runners", "/console/agents/shop", "/console/tokens/x/revoke"} {
+	for _, path := range []string{"/console/runners", "/console/agents/shop", "/console/tokens/x/revoke", "/console/"} { // the last one is where a sign-in leads
 		status, body := b.get(path)
 		assert.Equal(b.p.t, http.StatusOK, status, why) // of the page to which it is redirected
 		assert.Contains(b.p.t, body, "<h1>Sign in</h1>", why)

@@ -200,11 +200,12 @@ func TestOpenID_NoOpenRedirect(t *testing.T) {
 	status, _ := b.send(r)
 	assert.Equal(t, http.StatusMisdirectedRequest, status)
 
+	b.get("/console/hosts")
 	b.http.CheckRedirect = nil
 	resp, err := b.http.Do(b.request(http.MethodGet, "/console/sign-in", ""))
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
-	assert.Equal(t, "0; url=/console/", resp.Header.Get("Refresh"))
+	assert.Equal(t, "0; url=/console/hosts", resp.Header.Get("Refresh"), "the page that was opened before")
 	b.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	assert.Equal(t, "/console/", location("/console/sign-in?next="+evil), "a browser with a session")
 }

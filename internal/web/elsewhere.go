@@ -16,6 +16,12 @@ const (
 	ReturnPath = "/sign-in/return"
 )
 
+// SignedIn is what the page signed-in shows.
+type SignedIn struct {
+	Name string // the person's
+	Next string // the page that follows
+}
+
 // loginLife is how long a person may take at the other site.
 const loginLife = 10 * time.Minute
 
@@ -119,6 +125,7 @@ func (g *Guard) comeBack(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.keep(w, r, session)
-	w.Header().Set("Refresh", "0; url="+g.Pages.Base+"/")
-	g.Pages.Render(w, r, http.StatusOK, "signed-in", Page{Title: "Signed in", Data: session.Name})
+	next := g.wanted(w, r)
+	w.Header().Set("Refresh", "0; url="+next)
+	g.Pages.Render(w, r, http.StatusOK, "signed-in", Page{Title: "Signed in", Data: SignedIn{session.Name, next}})
 }

@@ -126,7 +126,7 @@ func (g *Guard) enter(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.keep(w, r, session)
-	http.Redirect(w, r, g.Pages.Base+"/", http.StatusSeeOther)
+	http.Redirect(w, r, g.wanted(w, r), http.StatusSeeOther)
 }
 
 // keep has the browser keep a session.
@@ -172,6 +172,7 @@ func (g *Guard) withSession(w http.ResponseWriter, r *http.Request) {
 		g.Pages.Error(w, r, err)
 		return
 	case session == nil && g.Form && r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Dest") != "empty":
+		g.remember(w, r)
 		http.Redirect(w, r, g.Pages.Base+EnterPath, http.StatusSeeOther)
 		return
 	case session == nil:
