@@ -108,7 +108,7 @@ func TestConsole_Apps(t *testing.T) {
 	br := newBranch(t)
 	b := br.browser
 	b.Resize(browser.Screens["wide"][0], browser.Screens["wide"][1])
-	br.signIn(b, br.as("alice", administration.RoleOperator))
+	br.signIn(b, br.as("alice", administration.RoleOperator), "/")
 	for _, path := range []string{br.app("web", ""), "/agents/" + shop + "/deploy"} {
 		b.Visit(br.site+path, "h1")
 		assert.Contains(t, b.Text(), "operator runner set alice RUNNER")

@@ -50,8 +50,8 @@ func (o *office) as(name, role string) *operatorapi.Client {
 	return client
 }
 
-// signIn opens the link that the command prints, and presses the button.
-func (o *office) signIn(b *browser.Browser, operator *operatorapi.Client) {
+// signIn opens the link that the command prints, presses the button, and arrives at a page.
+func (o *office) signIn(b *browser.Browser, operator *operatorapi.Client, at string) {
 	o.t.Helper()
 	code, err := operatorapi.CreateConsoleCode.Do(o.t.Context(), operator, operatorapi.ConsoleCodeInput{})
 	require.NoError(o.t, err)
@@ -61,7 +61,7 @@ func (o *office) signIn(b *browser.Browser, operator *operatorapi.Client) {
 	})
 	assert.Equal(o.t, o.site+"/enter", browser.Get(b, chromedp.Location()), "the address no longer has the code")
 	b.Follow(`//button[text()="Sign in"]`)
-	assert.Equal(o.t, o.site+"/", browser.Get(b, chromedp.Location()))
+	assert.Equal(o.t, o.site+at, browser.Get(b, chromedp.Location()))
 }
 
 // agent puts an agent into the registry, as if it had registered.
@@ -181,7 +181,7 @@ func TestConsole_InBrowser(t *testing.T) {
 	b.Visit(o.site+"/", "#code")
 	b.Accessible("sign-in")
 	b.Picture("console-sign-in")
-	o.signIn(b, admin)
+	o.signIn(b, admin, "/")
 	s := &scene{site: o.site}
 	s.look(t, b, "console-empty-", map[string]string{
 		"fleet": "/", "enrolment": "/enrolment", "runners": "/runners", "hosts": "/hosts", "webhooks": "/webhooks", "announcements": "/announcements", "releases": "/releases",
@@ -241,7 +241,7 @@ func (o *office) views(t *testing.T, b *browser.Browser) {
 	b.Follow(`//button[text()="Sign out"]`)
 	b.Visit(o.site+"/runners", "#code")
 	assert.NotContains(t, b.Text(), "support-team", "a tab that has signed out shows nothing")
-	o.signIn(b, o.as("victor", administration.RoleViewer))
+	o.signIn(b, o.as("victor", administration.RoleViewer), "/runners") // which was opened before
 	for _, path := range []string{"/", "/agents/bakery", "/enrolment", "/runners", "/webhooks/pager"} {
 		b.Visit(o.site+path, "h1")
 		for _, button := range []string{"Revoke", "Label", "Enrol machines", "Create", "Delete", "Approve"} {
