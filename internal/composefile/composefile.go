@@ -55,7 +55,7 @@ func Read(ctx context.Context, path string, text []byte, environ []string) ([]Ap
 		return nil, fmt.Errorf("the file has more than %d bytes", MaxSize)
 	}
 	project, err := load(ctx, path, text, environ)
-	if err != nil {
+	if err != nil { // the loader's schema says "false schema" of a field that it does not have
 		return nil, errors.New(strings.ReplaceAll(err.Error(), "false schema", "is not a field of a Compose file"))
 	}
 	if len(project.Services) == 0 || len(project.Services) > maxServices {

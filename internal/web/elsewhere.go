@@ -88,9 +88,7 @@ func (g *Guard) sendAway(w http.ResponseWriter, r *http.Request) {
 func (g *Guard) loginCookie() string { return g.Cookie + "-login" }
 
 func (g *Guard) setLogin(w http.ResponseWriter, r *http.Request, secret string, maxAge int) {
-	http.SetCookie(w, &http.Cookie{ //nolint:gosec // on loopback there is no TLS for Secure
-		Name: g.loginCookie(), Value: secret, Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteLaxMode,
-	})
+	setCookie(w, r, g.loginCookie(), secret, maxAge, http.SameSiteLaxMode)
 }
 
 func tooMany(wait time.Duration) error {

@@ -131,8 +131,14 @@ func (g *Guard) enter(w http.ResponseWriter, r *http.Request) {
 
 // keep has the browser keep a session.
 func (g *Guard) keep(w http.ResponseWriter, r *http.Request, session *Session) {
+	setCookie(w, r, g.Cookie, session.id, 0, http.SameSiteStrictMode)
+}
+
+// setCookie has the browser keep a cookie that scripts cannot read, for maxAge seconds or, with 0,
+// until it is closed. A maxAge below 0 removes it.
+func setCookie(w http.ResponseWriter, r *http.Request, name, value string, maxAge int, site http.SameSite) {
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // on loopback there is no TLS for Secure
-		Name: g.Cookie, Value: session.id, Path: "/", HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
+		Name: name, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: r.TLS != nil, SameSite: site,
 	})
 }
 

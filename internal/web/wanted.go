@@ -51,7 +51,5 @@ func (g *Guard) shows(page string) bool {
 }
 
 func (g *Guard) setWanted(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
-	http.SetCookie(w, &http.Cookie{ //nolint:gosec // on loopback there is no TLS for Secure
-		Name: g.wantedCookie(), Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteLaxMode,
-	})
+	setCookie(w, r, g.wantedCookie(), value, maxAge, http.SameSiteLaxMode)
 }

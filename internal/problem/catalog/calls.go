@@ -125,7 +125,7 @@ var calls = []Entry{
 	{
 		"PO-1021", "changed_meanwhile", "Changed meanwhile",
 		"The new spec was made from an earlier generation of the App, so it would undo another change.",
-		"Read the App again (`pipeops-runner status NAME -o yaml`), and put your change into its spec.",
+		"Read the App again (`pipeops-runner status AGENT NAME -o yaml`), and put your change into its spec.",
 		"docs/reference/runner-api.md#deploy-again",
 	},
 	{
