@@ -63,6 +63,10 @@ func (f *Fetcher) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (f *Fetcher) allows(u *url.URL) error {
+	if u.User != nil { // net/http would send it
+		return problem.Errorf(problem.Invalid, "have the owner of the repository remove them; yours are named in credentialsSecret",
+			"the chart's URL at %s holds credentials", u.Host).WithField("chart")
+	}
 	if u.Scheme == "https" || u.Scheme == "http" && f.plainHost(u) {
 		return nil
 	}

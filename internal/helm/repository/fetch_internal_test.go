@@ -163,6 +163,10 @@ func TestFetch_Refusals(t *testing.T) {
 			_, _ = io.WriteString(w, "entries:\n  web:\n  - {version: 1.0.0, urls: [../others/web.tgz]}\n")
 		case "/hidden/index.yaml":
 			_, _ = io.WriteString(w, "entries:\n  web:\n  - {version: 1.0.0, urls: ['charts/%2e%2e%2f..%5c../web.tgz']}\n")
+		case "/named/index.yaml":
+			_, _ = fmt.Fprintf(w, "entries:\n  web:\n  - {version: 1.0.0, urls: ['https://me:secret@%s/web.tgz']}\n", r.Host)
+		case "/moved/index.yaml":
+			http.Redirect(w, r, "https://me:secret@"+r.Host+"/index.yaml", http.StatusFound)
 		case "/index.yaml":
 			_, _ = fmt.Fprintf(w, "entries:\n  web:\n  - {version: 1.0.0, urls: [%q]}\n", other.URL+"/web.tgz")
 		}
@@ -187,6 +191,8 @@ func TestFetch_Refusals(t *testing.T) {
 		{f, s.URL + "/round", "too many redirects"},
 		{f, s.URL + "/up", "the repository's URL of web 1.0.0 is none"},
 		{f, s.URL + "/hidden", "the repository's URL of web 1.0.0 is none"},
+		{f, s.URL + "/named", "holds credentials"},
+		{f, s.URL + "/moved", "holds credentials"},
 	} {
 		_, err := c.f.Chart(t.Context(), at(c.url), nil)
 		p := refusal(t, err)
