@@ -1,5 +1,10 @@
 package runnerapi
 
+import (
+	"reflect"
+	"slices"
+)
+
 // File is a file in the App's containers, or a directory of files, with the
 // content of a Secret or ConfigMap. A single file does not change under a
 // running process; those of a directory do, a minute or so later.
@@ -80,6 +85,33 @@ type Security struct {
 	AllowPrivilegeEscalation bool     `json:"allowPrivilegeEscalation,omitempty" doc:"Let a process get more rights than its parent, as with sudo."`
 	ReadOnlyRootFilesystem   bool     `json:"readOnlyRootFilesystem,omitempty" doc:"Let nothing be written but to volumes."`
 	AddCapabilities          []string `json:"addCapabilities,omitempty" maxItems:"13" enum:"AUDIT_WRITE,CHOWN,DAC_OVERRIDE,FOWNER,FSETID,KILL,MKNOD,NET_BIND_SERVICE,SETFCAP,SETGID,SETPCAP,SETUID,SYS_CHROOT" doc:"Linux capabilities; all others are dropped."`
+}
+
+// rootCapabilities are those by which images that begin as root give files to another user, become
+// it, and listen below port 1024. Docker gives them, and a few more, to every container.
+var rootCapabilities = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "NET_BIND_SERVICE", "SETGID", "SETUID"}
+
+// SetAllowRoot lets the image run as root, with the capabilities that most such images expect; or
+// takes that back.
+func (s *AppSpec) SetAllowRoot(allow bool) {
+	security := Security{}
+	if s.Security != nil {
+		security = *s.Security
+	}
+	security.AllowRoot = allow
+	security.AddCapabilities = slices.DeleteFunc(slices.Clone(security.AddCapabilities), func(c string) bool { return !allow && slices.Contains(rootCapabilities, c) })
+	for _, c := range rootCapabilities {
+		if allow && !slices.Contains(security.AddCapabilities, c) {
+			security.AddCapabilities = append(security.AddCapabilities, c)
+		}
+	}
+	if len(security.AddCapabilities) == 0 {
+		security.AddCapabilities = nil
+	}
+	s.Security = &security
+	if reflect.ValueOf(security).IsZero() {
+		s.Security = nil
+	}
 }
 
 // ServiceAccount is who the pods are to the Kubernetes API.

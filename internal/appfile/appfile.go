@@ -83,3 +83,6 @@ const apiVersion, kind = "pipeops.io/v1alpha1", "App"
 
 // Decode reads a bare spec of another kind, with the same care.
 func Decode(text []byte, spec any) error { return limits.YAML(text, spec) }
+
+// WriteSpec returns the text of a bare spec.
+func WriteSpec(spec runnerapi.AppSpec) ([]byte, error) { return decode.ToYAML(spec) }

@@ -23,6 +23,7 @@ func functions() template.FuncMap {
 		"lines":     printable.Lines, // of any length
 		"quoted":    quoted,
 		"join":      strings.Join,
+		"multiline": func(text string) bool { return strings.Contains(text, "\n") },
 		"count":     count,
 		"labels":    cli.Labels,
 		"short":     cli.Short,

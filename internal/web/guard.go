@@ -17,8 +17,10 @@ const (
 )
 
 const (
-	// maxForm bounds the body of a request, in bytes.
-	maxForm = 64 << 10
+	// maxForm bounds the body of a request, in bytes: the largest spec of an App, percent-encoded.
+	maxForm = 4 << 20
+	// maxSignIn bounds the body of a request without a session.
+	maxSignIn = 64 << 10
 	// failedEntries is how many wrong tokens an address may send at once; after that, one a second.
 	failedEntries = 10
 	// csrfField is the form field with the session's token.
@@ -150,7 +152,7 @@ func (g *Guard) exchange(w http.ResponseWriter, r *http.Request) (*Session, erro
 	}
 	token := r.URL.Query().Get("token")
 	if g.Form {
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		r.Body = http.MaxBytesReader(w, r.Body, maxSignIn)
 		token = r.PostFormValue("code")
 	}
 	session, err := g.Sessions.Enter(r.Context(), token)

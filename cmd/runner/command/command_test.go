@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/apps"
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -276,15 +275,4 @@ func TestProxy_AllConnections(t *testing.T) {
 	assert.Equal(t, cmdutil.ExitUnreachable, code)
 	assert.Contains(t, stderr, "the proxy http://me:xxxxx@"+via.Address()+` in HTTPS_PROXY: it does not accept the password of the user "me" (407`)
 	assert.Contains(t, stderr, "fix: correct the user and the password in HTTPS_PROXY")
-}
-
-func FuzzParsePort(f *testing.F) {
-	f.Add("http=80:8080/udp")
-	f.Add("=1")
-	f.Fuzz(func(t *testing.T, s string) {
-		p, err := apps.ParsePort(s)
-		if err == nil && (p.Port < 1 || p.Port > 65535 || p.Service < 0 || p.Service > 65535) {
-			t.Fatalf("%q: %+v", s, p)
-		}
-	})
 }

@@ -21,6 +21,10 @@ var (
 		Description{Method: "GET", Path: appPath, ID: "get-agent-app", Role: administration.RoleViewer, Command: "pipeops-runner status",
 			Summary: "Show an App and its revisions, as a Runner"}, getApp,
 	}
+	ListAppChoices = Call[AppChoicesInput, AppChoices]{
+		Description{Method: "GET", Path: Prefix + "agents/{agent}/app-choices", ID: "list-agent-app-choices", Role: administration.RoleOperator, Command: "pipeops-runner namespace list",
+			Summary: "List what a new App's spec can name, as a Runner"}, listAppChoices,
+	}
 	DeployApp = Call[DeployAppInput, runnerapi.App]{
 		Description{Method: "PUT", Path: appPath, ID: "deploy-agent-app", Role: administration.RoleOperator, Command: "pipeops-runner deploy",
 			Summary: "Deploy an App, as a Runner", Hidden: []string{"spec"}},
@@ -70,6 +74,23 @@ func (k AppKey) key() runnerapi.Key { return runnerapi.Key{Namespace: k.Namespac
 
 // GetAppInput names an App.
 type GetAppInput struct{ AppKey }
+
+// AppChoicesInput names an agent, and the namespace of an App.
+type AppChoicesInput struct {
+	Agent     string `path:"agent" maxLength:"63"`
+	Namespace string `query:"namespace" maxLength:"63" doc:"Whose Secrets and ConfigMaps are listed; none when absent."`
+}
+
+// AppChoices are what an App's spec can name. What the Runner may not list is empty.
+type AppChoices struct {
+	AgentID       string   `json:"agentId"`
+	AgentName     string   `json:"agentName"`
+	GatewayDomain string   `json:"gatewayDomain,omitempty" doc:"Below it are the hosts of public Apps; absent without a gateway."`
+	Namespaces    []string `json:"namespaces" nullable:"false"`
+	SecretKeys    []string `json:"secretKeys" nullable:"false" doc:"NAME/KEY of each key of each Secret."`
+	ConfigMapKeys []string `json:"configMapKeys" nullable:"false" doc:"NAME/KEY of each key of each ConfigMap."`
+	PullSecrets   []string `json:"pullSecrets" nullable:"false" doc:"Names of the Secrets with the credentials of a registry."`
+}
 
 // AppInput names an App that is changed.
 type AppInput struct {

@@ -68,7 +68,7 @@ func calls() []anyCall {
 	return []anyCall{
 		&ListTokens, &CreateToken, &RotateToken, &RevokeToken,
 		&ListAgents, &GetAgent, &GetTimeline, &GetAgentAudit, &LabelAgent, &ApproveAgent, &DenyAgent, &RevokeAgent, &DeleteAgent,
-		&ListAgentNodes, &GetApp, &DeployApp, &RestartApp, &ScaleApp, &RollbackApp,
+		&ListAgentNodes, &GetApp, &ListAppChoices, &DeployApp, &RestartApp, &ScaleApp, &RollbackApp,
 		&ListRunners, &CreateRunner, &GrantRunner, &RevokeRunner,
 		&ListWebhooks, &CreateWebhook, &RotateWebhook, &EnableWebhook, &TestWebhook, &DeleteWebhook, &ListDeliveries,
 		&ListReleases, &CreateOffer, &DeleteOffer,

@@ -69,9 +69,6 @@ func (p *appPages) readApp(key operatorapi.AppKey) func(context.Context) (appDat
 
 // appChanges are those that the agent carries out for the Runner as which the operator acts.
 var appChanges = map[string]change{
-	"/agents/{name}/deploy": {
-		call: operatorapi.DeployApp.ID, title: "Deploy {app} to {name}", page: "/console/", agent: true, acts: true, askOf: askDeploy, do: deploy,
-	},
 	"/agents/{name}/app/restart": {
 		call: operatorapi.RestartApp.ID, title: "Restart {app} of {name}", page: "/console/", agent: true, acts: true,
 		ask: func(name string, query url.Values) web.Question {

@@ -240,7 +240,7 @@ var done = map[string]string{ //nolint:gosec // sentences, and no credentials
 
 // Changes returns the paths of all changes, below the console's, and the call of each.
 func Changes() map[string]string {
-	calls := map[string]string{}
+	calls := map[string]string{deployPath: operatorapi.DeployApp.ID}
 	for path, change := range changes() {
 		calls[path] = change.call
 	}

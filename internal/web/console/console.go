@@ -121,6 +121,9 @@ func (c *Console) routes() http.Handler {
 		mux.Handle("GET "+operatorapi.ConsolePath+path, c.pages.Handle(changing.ask(change)))
 		mux.Handle("POST "+operatorapi.ConsolePath+path, c.pages.Handle(changing.change(change)))
 	}
+	deploying := &deployPages{c.site}
+	mux.Handle("GET "+operatorapi.ConsolePath+deployPath, c.pages.Handle(deploying.open))
+	mux.Handle("POST "+operatorapi.ConsolePath+deployPath, c.pages.Handle(deploying.sent))
 	mux.Handle("/", c.pages.Handle(func(http.ResponseWriter, *http.Request) error { return web.NotFound() }))
 	return mux
 }

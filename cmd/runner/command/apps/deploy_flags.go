@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
+	"github.com/pipeops/pipeops-vm-agent/internal/appform"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -74,10 +74,6 @@ func (f *SpecFlags) AddContainer(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.pullSecret, "pull-secret", nil, "pull secret for the image; may be repeated")
 }
 
-// probePeriod is how often --probe-path is asked, in seconds. Kubernetes' ten
-// would make every pod that is not ready at its first probe ten seconds late.
-const probePeriod = 2
-
 // Apply puts what was given over the spec.
 func (f *SpecFlags) Apply(spec *runnerapi.AppSpec) error {
 	if f.image != "" {
@@ -99,7 +95,7 @@ func (f *SpecFlags) Apply(spec *runnerapi.AppSpec) error {
 	}
 	f.applySchedule(spec)
 	if f.asRoot {
-		allowRoot(spec)
+		spec.SetAllowRoot(true)
 	}
 	spec.ImagePullSecrets = append(spec.ImagePullSecrets, f.pullSecret...)
 	for _, name := range f.envFrom {
@@ -117,49 +113,15 @@ func (f *SpecFlags) Apply(spec *runnerapi.AppSpec) error {
 	return nil
 }
 
-// rootCapabilities are those by which images that begin as root give files to another user, become
-// it, and listen below port 1024. Docker gives them, and a few more, to every container.
-var rootCapabilities = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "NET_BIND_SERVICE", "SETGID", "SETUID"}
-
-// allowRoot lets the App's image run as root.
-func allowRoot(spec *runnerapi.AppSpec) {
-	if spec.Security == nil {
-		spec.Security = &runnerapi.Security{}
-	}
-	spec.Security.AllowRoot = true
-	for _, c := range rootCapabilities {
-		if !slices.Contains(spec.Security.AddCapabilities, c) {
-			spec.Security.AddCapabilities = append(spec.Security.AddCapabilities, c)
-		}
-	}
-}
-
 func (f *SpecFlags) applyPorts(spec *runnerapi.AppSpec) error {
 	for _, s := range f.ports {
-		port, err := ParsePort(s)
+		port, err := appform.ParsePort(s)
 		if err != nil {
 			return fmt.Errorf("--port %s: %w", s, err)
 		}
 		spec.Ports = append(spec.Ports, port)
 	}
 	return nil
-}
-
-// ParsePort reads [NAME=]PORT[:SERVICE-PORT][/PROTOCOL].
-func ParsePort(s string) (runnerapi.Port, error) {
-	var p runnerapi.Port
-	if name, rest, ok := strings.Cut(s, "="); ok {
-		p.Name, s = name, rest
-	}
-	if rest, protocol, ok := strings.Cut(s, "/"); ok {
-		s, p.Protocol = rest, strings.ToUpper(protocol)
-	}
-	container, service, both := strings.Cut(s, ":")
-	var err error
-	if p.Port, err = cmdutil.ParsePortNumber(container); err == nil && both {
-		p.Service, err = cmdutil.ParsePortNumber(service)
-	}
-	return p, err
 }
 
 func (f *SpecFlags) applyEnv(spec *runnerapi.AppSpec) error {
@@ -175,12 +137,12 @@ func (f *SpecFlags) applyEnv(spec *runnerapi.AppSpec) error {
 
 func (f *SpecFlags) applyEnvSecret(spec *runnerapi.AppSpec) error {
 	for _, s := range f.envSecret {
-		name, ref, ok := strings.Cut(s, "=")
-		secret, key, both := strings.Cut(ref, "/")
-		if !ok || !both || name == "" || secret == "" || key == "" {
+		name, of, _ := strings.Cut(s, "=")
+		key, err := appform.ParseKey(of)
+		if err != nil || name == "" {
 			return fmt.Errorf("--env-secret %s: expected NAME=SECRET/KEY", s)
 		}
-		setEnv(spec, runnerapi.EnvVar{Name: name, Secret: &runnerapi.KeyRef{Name: secret, Key: key}})
+		setEnv(spec, runnerapi.EnvVar{Name: name, Secret: key})
 	}
 	return nil
 }
@@ -215,7 +177,7 @@ func (f *SpecFlags) applyMetrics(spec *runnerapi.AppSpec) error {
 		return nil
 	}
 	number, path, ok := strings.Cut(f.metrics, "/")
-	port, err := cmdutil.ParsePortNumber(number)
+	port, err := appform.ParsePortNumber(number)
 	if err != nil {
 		return fmt.Errorf("--metrics %s: %w", f.metrics, err)
 	}
@@ -237,9 +199,7 @@ func (f *SpecFlags) applyProbe(spec *runnerapi.AppSpec) error {
 		}
 		port = spec.Ports[0].Port
 	}
-	spec.Probes.Readiness = &runnerapi.Probe{
-		HTTP: &runnerapi.HTTPProbe{Path: f.probePath, Port: port}, PeriodSeconds: probePeriod,
-	}
+	spec.Probes.Readiness = appform.Probe(f.probePath, port)
 	return nil
 }
 
@@ -259,11 +219,9 @@ func (f *SpecFlags) applyHosts(spec *runnerapi.AppSpec) error {
 		ingress.Hosts = nil
 	}
 	for _, s := range f.hosts {
-		host, path, ok := strings.Cut(s, "/")
-		if ok {
-			path = "/" + path
-		}
-		ingress.Hosts = append(ingress.Hosts, runnerapi.IngressHost{Host: host, Path: path, TLSSecret: f.tlsSecret})
+		host := appform.ParseHost(s)
+		host.TLSSecret = f.tlsSecret
+		ingress.Hosts = append(ingress.Hosts, host)
 	}
 	spec.Ingress = &ingress
 	return nil

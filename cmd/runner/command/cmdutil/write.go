@@ -1,9 +1,6 @@
 package cmdutil
 
 import (
-	"fmt"
-	"strconv"
-
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -24,13 +21,4 @@ func (w *Writing) AddWriting(cmd *cobra.Command) {
 // Options returns what the flags say.
 func (w *Writing) Options() runnerapi.WriteOptions {
 	return runnerapi.WriteOptions{DryRun: w.DryRun, IdempotencyKey: w.Key}
-}
-
-// ParsePortNumber reads the number of a port.
-func ParsePortNumber(s string) (int32, error) {
-	n, err := strconv.ParseUint(s, 10, 16)
-	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%q is not a port: expected [NAME=]PORT[:SERVICE-PORT][/udp]", s)
-	}
-	return int32(n), nil
 }

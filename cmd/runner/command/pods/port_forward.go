@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
+	"github.com/pipeops/pipeops-vm-agent/internal/appform"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -90,8 +91,8 @@ func parsePorts(texts []string) ([]portPair, error) {
 			remote = local
 		}
 		var err error
-		if pairs[i].remote, err = cmdutil.ParsePortNumber(remote); err == nil && local != "" {
-			pairs[i].local, err = cmdutil.ParsePortNumber(local)
+		if pairs[i].remote, err = appform.ParsePortNumber(remote); err == nil && local != "" {
+			pairs[i].local, err = appform.ParsePortNumber(local)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%q is not [LOCAL:]PORT, with ports from 1 to 65535", text)

@@ -1,0 +1,77 @@
+package appform
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// ParsePort reads [NAME=]PORT[:SERVICE-PORT][/PROTOCOL].
+func ParsePort(s string) (runnerapi.Port, error) {
+	var p runnerapi.Port
+	if name, rest, ok := strings.Cut(s, "="); ok {
+		p.Name, s = name, rest
+	}
+	if rest, protocol, ok := strings.Cut(s, "/"); ok {
+		s, p.Protocol = rest, strings.ToUpper(protocol)
+	}
+	container, service, both := strings.Cut(s, ":")
+	var err error
+	if p.Port, err = ParsePortNumber(container); err == nil && both {
+		p.Service, err = ParsePortNumber(service)
+	}
+	return p, err
+}
+
+// ParsePortNumber reads the number of a port.
+func ParsePortNumber(s string) (int32, error) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("%q is not a port: expected [NAME=]PORT[:SERVICE-PORT][/udp]", s)
+	}
+	return int32(n), nil
+}
+
+// portText is what ParsePort reads.
+func portText(p runnerapi.Port) string {
+	text := strconv.Itoa(int(p.Port))
+	if p.Name != "" {
+		text = p.Name + "=" + text
+	}
+	if p.Service != 0 {
+		text += ":" + strconv.Itoa(int(p.Service))
+	}
+	if p.Protocol != "" && p.Protocol != "TCP" {
+		text += "/" + strings.ToLower(p.Protocol)
+	}
+	return text
+}
+
+// ParseHost reads HOST[/PATH].
+func ParseHost(s string) runnerapi.IngressHost {
+	host, path, ok := strings.Cut(s, "/")
+	if ok {
+		path = "/" + path
+	}
+	return runnerapi.IngressHost{Host: host, Path: path}
+}
+
+// ParseKey reads OBJECT/KEY, of a Secret or ConfigMap.
+func ParseKey(s string) (*runnerapi.KeyRef, error) {
+	object, key, ok := strings.Cut(s, "/")
+	if !ok || object == "" || key == "" {
+		return nil, fmt.Errorf("%q does not name a key: expected NAME/KEY", s)
+	}
+	return &runnerapi.KeyRef{Name: object, Key: key}, nil
+}
+
+// probePeriod is how often a probe of the form asks, in seconds. Kubernetes' ten would make every
+// pod that is not ready at its first probe ten seconds late.
+const probePeriod = 2
+
+// Probe returns a probe that asks over HTTP.
+func Probe(path string, port int32) *runnerapi.Probe {
+	return &runnerapi.Probe{HTTP: &runnerapi.HTTPProbe{Path: path, Port: port}, PeriodSeconds: probePeriod}
+}
