@@ -22,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/console"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -428,6 +429,24 @@ func TestConsole_FindsAgents(t *testing.T) {
 	_, body := p.signedIn(p.operator("alice", administration.RoleViewer)).get("/console/?find=env%3Dprod_eu")
 	assert.Contains(t, body, "shop-1")
 	assert.NotContains(t, body, "shop-2")
+}
+
+// TestConsole_Search finds agents, Apps and pages by a part of their names.
+func TestConsole_Search(t *testing.T) {
+	p := start(t)
+	shop := p.registered("shop")
+	p.happened(shop.id.AgentID, "webshop", announce.AppProgressing, announce.AppHealthy)
+	b := p.signedIn(p.operator("alice", administration.RoleViewer))
+	_, body := b.get("/console/search?find=SHOP")
+	assert.Contains(t, body, `<a href="/console/agents/`+shop.id.AgentID+`">shop</a>`)
+	assert.Contains(t, body, `?namespace=production&amp;app=webshop">production/webshop</a>`)
+	_, body = b.get("/console/search?find=hosts")
+	assert.Contains(t, body, `<li><a href="/console/hosts">Public hosts</a>`)
+	_, body = b.get("/console/search?find=operators")
+	assert.NotContains(t, body, `<li><a href="/console/operators">Operators</a></li></ul>`, "a viewer may not see them")
+	assert.Contains(t, body, "Nothing was found")
+	_, body = b.get("/console/search")
+	assert.Contains(t, body, "What do you look for?")
 }
 
 // TestConsole_FollowsFleet: an open page shows a change, and ends with the session.

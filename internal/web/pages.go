@@ -60,6 +60,8 @@ type Pages struct {
 	Nav                     []Link
 	// Base is the path below which the site is; empty for its own site.
 	Base string
+	// Search is the path of the page that finds what the header's search field has, as "find".
+	Search string
 	// SignIn says how to sign in.
 	SignIn string
 	// May returns what reports whether a session has a right; nil where all have all.

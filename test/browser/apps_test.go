@@ -123,6 +123,7 @@ func TestConsole_Apps(t *testing.T) {
 	require.NoError(t, err)
 
 	br.deploy()
+	br.objects()
 	br.logs()
 	br.scale()
 	br.fail()
@@ -160,6 +161,24 @@ func (br *branch) deploy() {
 	br.examine("app-deploying")
 	br.shows("1/1 ready")
 	br.shows("Healthy")
+}
+
+// objects lists what the cluster has beside Apps.
+func (br *branch) objects() {
+	b := br.browser
+	b.Visit(br.site+"/agents/"+shop, "h1")
+	b.Follow(`//a[text()="All objects"]`)
+	assert.Contains(br.t, b.Text(), "There is none", "no chart was installed")
+	b.Follow(`//a[text()="Namespaces"]`)
+	assert.Contains(br.t, b.Text(), "production")
+	assert.Contains(br.t, b.Text(), "pipeops-runner namespace list "+shop)
+	br.fill("find", "nowhere")
+	br.send("Search")
+	assert.Contains(br.t, b.Text(), "There is none")
+	for _, kind := range []string{"Secrets", "ConfigMaps", "Manifests", "Jobs", "Pipelines"} {
+		b.Follow(`//a[text()="` + kind + `"]`)
+		assert.NotContains(br.t, b.Text(), "Fix:", kind)
+	}
 }
 
 // logs opens the log, which continues.
@@ -234,6 +253,7 @@ func (br *branch) look() {
 		"app-logs-long": br.app(long, "/logs"), "app-scale": br.app("web", "/scale"), "app-restart": br.app("web", "/restart"),
 		"app-rollback": br.app("web", "/rollback") + "&revision=1", "app-deploy": "/agents/" + shop + "/deploy?namespace=production&app=" + long,
 		"agent-apps": "/agents/" + shop, "agent-audit-apps": "/agents/" + shop + "/audit",
+		"agent-namespaces": "/agents/" + shop + "/objects/namespaces", "agent-cost": "/agents/" + shop + "/objects/cost",
 	}, "wide", "phone")
 	b.Resize(browser.Screens["wide"][0], browser.Screens["wide"][1])
 }

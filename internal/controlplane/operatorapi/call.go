@@ -66,9 +66,10 @@ type anyCall interface {
 // calls returns all calls, in the order of the document.
 func calls() []anyCall {
 	return []anyCall{
+		&Search,
 		&ListTokens, &CreateToken, &RotateToken, &RevokeToken,
 		&ListAgents, &GetAgent, &GetTimeline, &GetAgentAudit, &LabelAgent, &ApproveAgent, &DenyAgent, &RevokeAgent, &DeleteAgent,
-		&ListAgentNodes, &GetApp, &ListAppChoices, &DeployApp, &RestartApp, &ScaleApp, &RollbackApp,
+		&ListAgentNodes, &ListAgentObjects, &GetApp, &ListAppChoices, &DeployApp, &RestartApp, &ScaleApp, &RollbackApp,
 		&ListRunners, &CreateRunner, &GrantRunner, &RevokeRunner,
 		&ListWebhooks, &CreateWebhook, &RotateWebhook, &EnableWebhook, &TestWebhook, &DeleteWebhook, &ListDeliveries,
 		&ListReleases, &CreateOffer, &DeleteOffer,

@@ -127,3 +127,27 @@ func TestTimeline_Alerts(t *testing.T) {
 		assert.Equal(t, []uint64{3, 2}, of(store.TimelineQuery{Types: []announce.Type{announce.AlertFiring}}))
 	})
 }
+
+func TestFindApps(t *testing.T) {
+	onEach(t, func(t *testing.T, s *store.Store) {
+		require.NoError(t, s.InsertAgent(t.Context(), agent("a1", "shop")))
+		remember(t, s, announce.AppProgressing, "web", 1, 1)
+		remember(t, s, announce.AppHealthy, "web", 2, 2)
+		remember(t, s, announce.AppFailed, "Web-2", 3, 3)
+		remember(t, s, announce.AppHealthy, "web-gone", 4, 4)
+		remember(t, s, announce.AppRemoved, "web-gone", 5, 5)
+		remember(t, s, announce.AppHealthy, "db", 6, 6)
+		for search, want := range map[string][]store.FoundApp{
+			"WEB":   {{"a1", "shop", "n", "Web-2", "failed"}, {"a1", "shop", "n", "web", "healthy"}},
+			"n web": {{"a1", "shop", "n", "Web-2", "failed"}, {"a1", "shop", "n", "web", "healthy"}},
+			"w%":    {}, "other": {},
+		} {
+			got, err := s.FindApps(t.Context(), search, 10)
+			require.NoError(t, err)
+			assert.ElementsMatch(t, want, got, search)
+		}
+		got, err := s.FindApps(t.Context(), "", 1)
+		require.NoError(t, err)
+		assert.Len(t, got, 1)
+	})
+}

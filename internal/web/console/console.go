@@ -70,7 +70,7 @@ func New(opts Options) (*Console, error) {
 		elsewhere = opts.Elsewhere.Name()
 	}
 	pages, err := web.NewPages(web.Pages{
-		Product: "PipeOps console", Place: opts.Place, Version: opts.Version, Nav: nav, Base: operatorapi.ConsolePath, SignIn: signIn,
+		Product: "PipeOps console", Place: opts.Place, Version: opts.Version, Nav: nav, Base: operatorapi.ConsolePath, Search: searchPath, SignIn: signIn,
 		Elsewhere: elsewhere, May: func(ctx context.Context) func(string) bool { return visitor(ctx).may },
 	}, files)
 	if err != nil {
@@ -106,9 +106,10 @@ func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, handler := range map[string]web.Handler{
 		"/{$}": fleet.fleet, "/live/fleet": fleet.fleetLive,
-		"/agents/{name}": fleet.agent, "/live/agents/{name}": fleet.agentLive, "/agents/{name}/audit": fleet.agentAudit,
+		"/search": fleet.search, "/agents/{name}": fleet.agent, "/live/agents/{name}": fleet.agentLive, "/agents/{name}/audit": fleet.agentAudit,
 		"/agents/{name}/nodes": fleet.nodes, "/live/agents/{name}/nodes": fleet.nodesLive,
-		"/agents/{name}/app": apps.app, "/live/agents/{name}/app": apps.appLive,
+		"/agents/{name}/objects/{kind}": fleet.objects,
+		"/agents/{name}/app":            apps.app, "/live/agents/{name}/app": apps.appLive,
 		"/agents/{name}/app/logs": apps.logs, "/live/agents/{name}/app/logs": apps.logsLive,
 		"/enrolment": access.enrolment, "/runners": access.runners, "/operators": access.operators, "/audit": access.audit,
 		"/hosts": plane.hosts, "/webhooks": plane.webhooks, "/webhooks/{name}": plane.webhook,

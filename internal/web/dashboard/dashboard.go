@@ -69,7 +69,7 @@ func New(opts Options) (*Dashboard, error) {
 }
 
 func newDashboard(opts Options, c *cluster) (*Dashboard, error) {
-	pages, err := web.NewPages(web.Pages{Product: "PipeOps dashboard", Place: opts.Place, Version: opts.Version, Nav: nav, SignIn: signIn}, files)
+	pages, err := web.NewPages(web.Pages{Product: "PipeOps dashboard", Place: opts.Place, Version: opts.Version, Nav: nav, Search: "/apps", SignIn: signIn}, files)
 	if err != nil {
 		return nil, err
 	}

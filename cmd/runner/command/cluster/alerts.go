@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"io"
 
@@ -9,7 +8,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/tables"
 )
 
 // NewAlerts returns the command alerts.
@@ -37,18 +36,11 @@ manages. They come from Prometheus. The cluster must have it:
 				if list.Omitted > 0 {
 					a.Say("%d more alerts are left out; -n names a namespace", list.Omitted)
 				}
-				return out.Write(a.Out, list, func(w io.Writer) { alertTable(w, list.Items) })
+				return out.Write(a.Out, list, func(w io.Writer) { tables.Alerts(w, list.Items) })
 			})
 		},
 	}
 	out.AddList(cmd)
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "list the alerts of one namespace only")
 	return cmd
-}
-
-func alertTable(w io.Writer, alerts []runnerapi.Alert) {
-	cli.Row(w, "STATE", "SEVERITY", "NAMESPACE", "APP", "ALERT", "SINCE", "SUMMARY")
-	for _, a := range alerts {
-		cli.Row(w, a.State, a.Severity, a.Namespace, a.App, a.Name, cli.Age(a.ActiveAt), cmp.Or(a.Summary, a.Description))
-	}
 }

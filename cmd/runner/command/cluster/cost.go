@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/tables"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -50,7 +50,7 @@ They are in OpenCost's currency: US dollars, unless the cluster's owner has set 
 				if opts.ByApp && len(list.Items) > 0 && !slices.ContainsFunc(list.Items, func(c runnerapi.Cost) bool { return c.App != "" }) && out.Table() {
 					a.Say("no costs are those of an App: there is none, or Prometheus does not scrape OpenCost (docs/cluster-owner/components.md)")
 				}
-				return out.Write(a.Out, list, func(w io.Writer) { costTable(w, list.Items, opts.ByApp) })
+				return out.Write(a.Out, list, func(w io.Writer) { tables.Costs(w, list.Items, opts.ByApp) })
 			})
 		},
 	}
@@ -60,22 +60,4 @@ They are in OpenCost's currency: US dollars, unless the cluster's owner has set 
 	f.StringVar(&by, "by", "namespace", "namespace, or app")
 	cli.DurationVar(f, &opts.Since, "since", runnerapi.DefaultCostRange, "sum up costs from this long ago, at most 30d")
 	return cmd
-}
-
-func costTable(w io.Writer, costs []runnerapi.Cost, byApp bool) {
-	header := []any{"CPU", "MEMORY", "STORAGE", "NETWORK", "OTHER", "TOTAL"}
-	if byApp {
-		header = append([]any{"APP"}, header...)
-	}
-	cli.Row(w, append([]any{"NAMESPACE"}, header...)...)
-	for _, c := range costs {
-		cells := []any{c.Namespace}
-		if byApp {
-			cells = append(cells, c.App)
-		}
-		for _, n := range []float64{c.CPU, c.Memory, c.Storage, c.Network, c.Other, c.Total} {
-			cells = append(cells, fmt.Sprintf("%.2f", n))
-		}
-		cli.Row(w, cells...)
-	}
 }

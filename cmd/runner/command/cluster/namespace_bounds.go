@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/tables"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -104,7 +105,7 @@ func setAmount(requests, limits *runnerapi.ResourceAmounts, name, amount string)
 }
 
 func namespaceDetails(w io.Writer, ns runnerapi.Namespace) {
-	namespaceTable(w, ns)
+	tables.Namespaces(w, ns)
 	if ns.Quota != nil {
 		used := ns.Used
 		if used == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/tables"
 )
 
 func newNamespaceCreate(a *cmdutil.CLI) *cobra.Command {
@@ -48,7 +49,7 @@ open, unless you give --network isolated.`,
 				if write.DryRun {
 					a.Say("dry run: namespace %s would be accepted; nothing was changed", args[1])
 				}
-				return out.Write(a.Out, ns, func(w io.Writer) { namespaceTable(w, ns) })
+				return out.Write(a.Out, ns, func(w io.Writer) { tables.Namespaces(w, ns) })
 			})
 		},
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/tables"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -25,7 +26,7 @@ func newNamespaceList(a *cmdutil.CLI) *cobra.Command {
 				if err != nil {
 					return cmdutil.At(t, "", err)
 				}
-				return out.Write(a.Out, runnerapi.NamespaceList{Items: list}, func(w io.Writer) { namespaceTable(w, list...) })
+				return out.Write(a.Out, runnerapi.NamespaceList{Items: list}, func(w io.Writer) { tables.Namespaces(w, list...) })
 			})
 		},
 	}

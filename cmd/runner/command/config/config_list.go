@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
+	"github.com/pipeops/pipeops-vm-agent/internal/tables"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
@@ -13,6 +14,6 @@ func newConfigList(a *cmdutil.CLI) *cobra.Command {
 		Short: "List the config maps of a namespace", Example: "pipeops-runner configmap list shop -n production",
 		Of:    func(c *client.Client) cmdutil.Lister[runnerapi.ConfigMap] { return c.ConfigMaps() },
 		List:  func(items []runnerapi.ConfigMap) any { return runnerapi.ConfigMapList{Items: items} },
-		Table: configTable,
+		Table: tables.ConfigMaps,
 	}.Command(a)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/tables"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -42,7 +43,7 @@ Apps that use the config map restart when its content changes and their spec say
 				if write.DryRun {
 					a.Say("dry run: config map %s would be accepted; nothing was changed", key)
 				}
-				return out.Write(a.Out, cm, func(w io.Writer) { configTable(w, cm) })
+				return out.Write(a.Out, cm, func(w io.Writer) { tables.ConfigMaps(w, cm) })
 			})
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
+	"github.com/pipeops/pipeops-vm-agent/internal/tables"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
@@ -13,6 +14,6 @@ func newSecretList(a *cmdutil.CLI) *cobra.Command {
 		Short: "List the secrets of a namespace", Example: "pipeops-runner secret list shop -n production",
 		Of:    func(c *client.Client) cmdutil.Lister[runnerapi.Secret] { return c.Secrets() },
 		List:  func(items []runnerapi.Secret) any { return runnerapi.SecretList{Items: items} },
-		Table: secretTable,
+		Table: tables.Secrets,
 	}.Command(a)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/tables"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -79,7 +80,7 @@ func (c *secretSet) run(ctx context.Context, t *cmdutil.Target, key runnerapi.Ke
 	if c.DryRun {
 		c.Say("dry run: secret %s would be accepted; nothing was changed", key)
 	}
-	return c.out.Write(c.Out, secret, func(w io.Writer) { secretTable(w, secret) })
+	return c.out.Write(c.Out, secret, func(w io.Writer) { tables.Secrets(w, secret) })
 }
 
 // spec gathers the values. Its errors name keys and files, never values.

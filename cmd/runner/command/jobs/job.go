@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/apps"
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/tables"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
@@ -169,15 +170,8 @@ func newJobList(a *cmdutil.CLI) *cobra.Command {
 		Short: "List the Jobs of a namespace", Example: "pipeops-runner job list shop",
 		Of:    func(c *client.Client) cmdutil.Lister[runnerapi.Job] { return c.Jobs() },
 		List:  func(items []runnerapi.Job) any { return runnerapi.JobList{Items: items} },
-		Table: jobTable,
+		Table: tables.Jobs,
 	}.Command(a)
-}
-
-func jobTable(w io.Writer, items ...runnerapi.Job) {
-	cli.Row(w, "NAME", "STATE", "TRIES", "EXIT", "STARTED", "CAUSE", "IMAGE")
-	for _, j := range items {
-		cli.Row(w, j.Name, j.Status.State, j.Status.Tries, exitText(j.Status.ExitCode), since(j.Status.StartedAt), causeOf(j.Status.Diagnosis), j.Spec.Image)
-	}
 }
 
 func jobDetails(w io.Writer, j runnerapi.Job) {
@@ -196,18 +190,4 @@ func jobDetails(w io.Writer, j runnerapi.Job) {
 	}
 	cmdutil.WaitingRows(w, j.Status.WaitingFor, j.Status.LastLines)
 	cmdutil.DiagnosisRows(w, j.Status.Diagnosis)
-}
-
-func causeOf(d *runnerapi.Diagnosis) runnerapi.Cause {
-	if d == nil {
-		return ""
-	}
-	return d.Cause
-}
-
-func since(t *time.Time) string {
-	if t == nil {
-		return ""
-	}
-	return cli.Age(*t)
 }

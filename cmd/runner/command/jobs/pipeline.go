@@ -10,6 +10,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/tables"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
@@ -35,22 +36,12 @@ var pipelines = runKind[runnerapi.Pipeline]{
 		return standing{
 			kind: "pipeline", key: runnerapi.Key{Namespace: p.Namespace, Name: p.Name},
 			uid: p.UID, operation: p.Operation, generation: p.Generation,
-			settled: p.Settled(), state: p.Status.State, doing: underWay(p), diagnosis: p.Status.Diagnosis,
+			settled: p.Settled(), state: p.Status.State, doing: tables.UnderWay(p), diagnosis: p.Status.Diagnosis,
 		}
 	},
 	calls:       func(c *client.Client) runCalls[runnerapi.Pipeline] { return c.Pipelines() },
 	table:       pipelineDetails,
 	undiagnosed: func(p runnerapi.Pipeline) runnerapi.Pipeline { p.Status.Diagnosis = nil; return p },
-}
-
-// underWay names the job that a Pipeline has come to.
-func underWay(p runnerapi.Pipeline) string {
-	for i, j := range p.Status.Jobs {
-		if j.State != runnerapi.JobSucceeded && j.State != runnerapi.JobWaiting {
-			return fmt.Sprintf("job %d of %d, %s", i+1, len(p.Status.Jobs), j.Name)
-		}
-	}
-	return ""
 }
 
 func newPipelineRun(a *cmdutil.CLI) *cobra.Command {
@@ -114,15 +105,8 @@ func newPipelineList(a *cmdutil.CLI) *cobra.Command {
 		Short: "List the Pipelines of a namespace", Example: "pipeops-runner pipeline list shop",
 		Of:    func(c *client.Client) cmdutil.Lister[runnerapi.Pipeline] { return c.Pipelines() },
 		List:  func(items []runnerapi.Pipeline) any { return runnerapi.PipelineList{Items: items} },
-		Table: pipelineTable,
+		Table: tables.Pipelines,
 	}.Command(a)
-}
-
-func pipelineTable(w io.Writer, items ...runnerapi.Pipeline) {
-	cli.Row(w, "NAME", "STATE", "JOB", "STARTED", "CAUSE")
-	for _, p := range items {
-		cli.Row(w, p.Name, p.Status.State, underWay(p), since(p.Status.StartedAt), causeOf(p.Status.Diagnosis))
-	}
 }
 
 func pipelineDetails(w io.Writer, p runnerapi.Pipeline) {

@@ -199,10 +199,3 @@ func runTimes(w io.Writer, started, finished *time.Time) {
 		cli.Row(w, "Took:", finished.Sub(*started).Round(time.Second))
 	}
 }
-
-func exitText(code *int32) string {
-	if code == nil {
-		return ""
-	}
-	return fmt.Sprint(*code)
-}

@@ -11,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/tables"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
@@ -25,7 +26,7 @@ func newSetList(a *cmdutil.CLI) *cobra.Command {
 		Short: "List the sets of manifests of a namespace", Example: "pipeops-runner applyset list shop -n production",
 		Of:    func(c *client.Client) cmdutil.Lister[runnerapi.ManifestSet] { return c.Manifests() },
 		List:  func(items []runnerapi.ManifestSet) any { return runnerapi.ManifestSetList{Items: items} },
-		Table: setTable,
+		Table: tables.ManifestSets,
 	}.Command(a)
 }
 
@@ -40,7 +41,7 @@ func newSetGet(a *cmdutil.CLI) *cobra.Command {
 			return cmdutil.At(t, "set "+key.String(), err)
 		}
 		return out.Write(a.Out, set, func(w io.Writer) {
-			setTable(w, set)
+			tables.ManifestSets(w, set)
 			cli.Row(w, "OBJECT", "STATE", "MESSAGE")
 			for _, o := range set.Objects {
 				cli.Row(w, o.String(), string(o.State), o.Message)
@@ -147,20 +148,4 @@ func goingObjects(r runnerapi.ApplyResult) (going []runnerapi.AppliedObject) {
 		}
 	}
 	return going
-}
-
-func setTable(w io.Writer, sets ...runnerapi.ManifestSet) {
-	cli.Row(w, "NAME", "OBJECTS", "STATE", "APPLIED", "BY")
-	for _, s := range sets {
-		state := "complete"
-		switch {
-		case !s.Complete:
-			state = "incomplete"
-		case s.Ready != nil && *s.Ready:
-			state = "ready"
-		case s.Ready != nil:
-			state = "not ready"
-		}
-		cli.Row(w, s.Name, fmt.Sprint(s.Count), state, cli.Age(s.AppliedAt), s.AppliedBy)
-	}
 }

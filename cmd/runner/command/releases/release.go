@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/tables"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
@@ -28,7 +29,7 @@ func newReleaseList(a *cmdutil.CLI) *cobra.Command {
 		Short: "List the Helm releases of a namespace", Example: "pipeops-runner helm list shop",
 		Of:    func(c *client.Client) cmdutil.Lister[runnerapi.Release] { return c.Releases() },
 		List:  func(items []runnerapi.Release) any { return runnerapi.ReleaseList{Items: items} },
-		Table: releaseTable,
+		Table: tables.Releases,
 	}.Command(a)
 }
 
@@ -42,7 +43,7 @@ func newReleaseHistory(a *cmdutil.CLI) *cobra.Command {
 		if err != nil {
 			return cmdutil.At(t, key.String(), err)
 		}
-		return out.Write(a.Out, runnerapi.ReleaseList{Items: list}, func(w io.Writer) { releaseTable(w, list...) })
+		return out.Write(a.Out, runnerapi.ReleaseList{Items: list}, func(w io.Writer) { tables.Releases(w, list...) })
 	})
 	out.AddList(cmd)
 	return cmd
@@ -247,7 +248,7 @@ func printRelease(a *cmdutil.CLI, release runnerapi.Release, out *cli.Output) er
 		}
 	}
 	return out.Write(a.Out, release, func(w io.Writer) {
-		releaseTable(w, release)
+		tables.Releases(w, release)
 		if release.Busy() {
 			cli.Row(w, "AT WORK", release.Operation.Command, "by "+release.Operation.Runner, release.Operation.Progress)
 		}
@@ -258,11 +259,4 @@ func printRelease(a *cmdutil.CLI, release runnerapi.Release, out *cli.Output) er
 			cli.Row(w, "UNDONE", fmt.Sprintf("revision %d", u.Revision), u.Description)
 		}
 	})
-}
-
-func releaseTable(w io.Writer, list ...runnerapi.Release) {
-	cli.Row(w, "NAMESPACE", "NAME", "REVISION", "STATUS", "CHART", "AGE", "DESCRIPTION")
-	for _, r := range list {
-		cli.Row(w, r.Namespace, r.Name, r.Revision, r.Status, r.Chart.Name+"-"+r.Chart.Version, cli.Age(r.UpdatedAt), r.Description)
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/tables"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
@@ -165,18 +166,7 @@ func verdictOfBuild(a *cmdutil.CLI, b runnerapi.Build) error {
 }
 
 func printBuild(a *cmdutil.CLI, b runnerapi.Build, out *cli.Output) error {
-	return out.Write(a.Out, b, func(w io.Writer) { buildTable(w, b) })
-}
-
-func buildTable(w io.Writer, builds ...runnerapi.Build) {
-	cli.Row(w, "NAME", "PHASE", "COMMIT", "IMAGE", "SECONDS", "CAUSE", "AGE")
-	for _, b := range builds {
-		cause := ""
-		if b.Status.Failure != nil {
-			cause = b.Status.Failure.Cause
-		}
-		cli.Row(w, b.Name, b.Status.Phase, b.Status.Commit[:min(12, len(b.Status.Commit))], b.Status.Image, fmt.Sprintf("%.0f", b.Status.Seconds), cause, cli.Age(b.CreatedAt))
-	}
+	return out.Write(a.Out, b, func(w io.Writer) { tables.Builds(w, b) })
 }
 
 func newBuildStatus(a *cmdutil.CLI) *cobra.Command {
@@ -246,7 +236,7 @@ func newBuildList(a *cmdutil.CLI) *cobra.Command {
 		Short: "List the builds of a namespace", Example: "pipeops-runner build list shop -n pipeops-builds",
 		Of:    func(c *client.Client) cmdutil.Lister[runnerapi.Build] { return c.Builds() },
 		List:  func(items []runnerapi.Build) any { return runnerapi.BuildList{Items: items} },
-		Table: buildTable,
+		Table: tables.Builds,
 	}.Command(a)
 }
 

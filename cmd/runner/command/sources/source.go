@@ -12,6 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/tables"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
@@ -139,7 +140,7 @@ func newSourceList(a *cmdutil.CLI) *cobra.Command {
 		Short: "List the Git repositories that the agent follows", Example: "pipeops-runner source list shop",
 		Of:    func(c *client.Client) cmdutil.Lister[runnerapi.Source] { return c.Sources() },
 		List:  func(items []runnerapi.Source) any { return runnerapi.SourceList{Items: items} },
-		Table: sourceTable,
+		Table: tables.Sources,
 	}.Command(a)
 }
 
@@ -222,7 +223,7 @@ func sourceOutcome(ctx context.Context, a *cmdutil.CLI, t *cmdutil.Target, sourc
 
 func printSource(a *cmdutil.CLI, s runnerapi.Source, out *cli.Output) error {
 	return out.Write(a.Out, s, func(w io.Writer) {
-		sourceTable(w, s)
+		tables.Sources(w, s)
 		cli.Row(w, "URL", s.Spec.URL)
 		if s.Status.CheckedAt != "" {
 			cli.Row(w, "CHECKED", s.Status.CheckedAt)
@@ -246,11 +247,4 @@ func printSource(a *cmdutil.CLI, s runnerapi.Source, out *cli.Output) error {
 			cli.Row(w, "FIX", cli.Printable(e.Fix))
 		}
 	})
-}
-
-func sourceTable(w io.Writer, sources ...runnerapi.Source) {
-	cli.Row(w, "NAME", "TYPE", "PHASE", "COMMIT", "PATH", "OBJECTS", "AGE")
-	for _, s := range sources {
-		cli.Row(w, s.Name, s.Spec.Type, s.Status.Phase, fmt.Sprintf("%.12s", s.Status.Commit), cli.Printable(s.Spec.Path), s.Status.Objects, cli.Age(s.CreatedAt))
-	}
 }
