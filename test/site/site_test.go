@@ -1,6 +1,9 @@
 package site_test
 
 import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
@@ -14,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
 
+	"github.com/pipeops/pipeops-vm-agent/test/browser"
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
@@ -24,8 +28,9 @@ type element struct {
 	attr map[string]string
 }
 
-// TestSite makes the site, and follows each link of each page.
-func TestSite(t *testing.T) {
+// build makes the site, and returns its folder.
+func build(t *testing.T) string {
+	t.Helper()
 	suite.Release(t, "the site of the documentation")
 	require.NoError(t, inputs.Depend("docs", "internal/tools/hugo"))
 	dir := t.TempDir()
@@ -34,13 +39,21 @@ func TestSite(t *testing.T) {
 	cmd.Dir = inputs.Root()
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
+	return dir
+}
 
+// TestSite_Pages follows each link of each page, and looks for what every page has.
+func TestSite_Pages(t *testing.T) {
+	dir := build(t)
 	pages := parse(t, dir)
 	require.NotEmpty(t, pages["index.html"])
 	for _, written := range markdown(t) {
 		assert.Contains(t, pages, written)
 	}
+	searched := index(t, dir)
 	for name, elements := range pages {
+		assert.NotEmpty(t, searched[name], "the search has a title of %s", name)
+		complete(t, name, elements)
 		for _, e := range elements {
 			switch e.name {
 			case "a":
@@ -52,6 +65,102 @@ func TestSite(t *testing.T) {
 			}
 		}
 	}
+}
+
+// complete fails the test if a page lacks a title, its contents, or a way to the previous and the
+// next page. Lists of a folder are beside that way.
+func complete(t *testing.T, name string, elements []element) {
+	t.Helper()
+	count := map[string]int{}
+	for _, e := range elements {
+		count[e.name]++
+		count[e.name+"."+e.attr["class"]]++
+		count[e.name+"."+e.attr["rel"]]++
+	}
+	assert.Equal(t, 1, count["h1"], "%s: a heading is the page's title", name)
+	if count["h2"] > 0 {
+		assert.Equal(t, 1, count["details.contents"], "%s: the contents", name)
+	}
+	if path.Base(name) != "index.html" {
+		assert.Equal(t, 1, count["nav.neighbours"], "%s: the way to its neighbours", name)
+		assert.Positive(t, count["a.prev"], "%s: the previous page", name)
+		if !last(name) {
+			assert.Equal(t, 1, count["a.next"], "%s: the next page", name)
+		}
+	}
+}
+
+// last reports whether no page comes after this one: the last decision, and the last page of the
+// navigation.
+func last(name string) bool {
+	decisions, err := filepath.Glob(filepath.Join(inputs.Root(), "docs/adr/0*.md"))
+	return err == nil && (name == "troubleshooting.html" || name == "adr/"+strings.TrimSuffix(filepath.Base(decisions[len(decisions)-1]), ".md")+".html")
+}
+
+// index returns the titles in the index of the search, by page.
+func index(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "search.*.js"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	text, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	list, found := strings.CutPrefix(string(text), "const pages = ")
+	require.True(t, found)
+	var entries []struct{ ID, Title, Text string }
+	require.NoError(t, json.Unmarshal([]byte(list), &entries))
+	titles := map[string]string{}
+	for _, e := range entries {
+		titles[e.ID] = e.Title
+	}
+	return titles
+}
+
+// TestSite_InBrowser opens the site from its files, without a server.
+func TestSite_InBrowser(t *testing.T) {
+	site := "file://" + build(t)
+	b := browser.Open(t)
+	for screen, size := range browser.Screens {
+		b.Resize(size[0], size[1])
+		for _, dark := range []bool{false, true} {
+			b.Dark(dark)
+			b.Visit(site+"/concepts/how-it-works.html", "figure svg") // its diagrams are drawn
+			b.StaysAt(site)
+			b.Fits("how it works, " + screen)
+			b.Accessible("how it works, " + screen)
+			b.Picture(fmt.Sprintf("site-%s-%t", screen, dark))
+		}
+		b.Fill("input[type=search]", "rotate ca")
+		b.Await("#found a[href$='operator/certificates.html']")
+		b.Accessible("the search, " + screen)
+		b.Picture("site-search-" + screen)
+		b.Follow("#found a")
+		b.Await("pre")
+		b.StaysAt(site)
+	}
+
+	b.Click("button.menu") // on the phone
+	b.Await("#menu a[aria-current=page]")
+	b.Click("button.menu")
+	b.Click("button.copy")
+	b.Await(`//button[text()="Copied"]`)
+}
+
+// TestSite_ScriptsPinned compares the scripts of others with the list that fetch.sh wrote.
+func TestSite_ScriptsPinned(t *testing.T) {
+	dir := filepath.Join(inputs.Root(), "docs/site/assets/vendor")
+	list, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+	require.NoError(t, err)
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		require.NoError(t, err)
+		if f.Name() != "SHA256SUMS" {
+			assert.Contains(t, string(list), fmt.Sprintf("%x  %s\n", sha256.Sum256(text), f.Name()))
+		}
+	}
+	assert.Equal(t, len(files), strings.Count(string(list), "\n"), "a line for each file, after one of its own")
 }
 
 // parse returns the elements of all pages of a site.
