@@ -33,7 +33,7 @@ const (
 	clusterRules = "deployments/prometheus/cluster.yaml" // about others' metrics
 	dashboards   = "deployments/grafana/*.json"
 	logsBoard    = "logs.json" // whose queries are Loki's
-	page         = "docs/operator/observability.md"
+	page         = "docs/reference/metrics.md"
 	metricsPage  = "docs/reference/metrics.md"
 )
 
