@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -116,34 +118,43 @@ func index(t *testing.T, dir string) map[string]string {
 	return titles
 }
 
-// TestSite_InBrowser opens the site from its files, without a server.
+// TestSite_InBrowser looks at the site as a server has it, and searches in its files without one.
 func TestSite_InBrowser(t *testing.T) {
-	site := "file://" + build(t)
+	dir := build(t)
+	server := httptest.NewServer(http.FileServer(http.Dir(dir)))
+	t.Cleanup(server.Close)
 	b := browser.Open(t)
 	for screen, size := range browser.Screens {
 		b.Resize(size[0], size[1])
 		for _, dark := range []bool{false, true} {
 			b.Dark(dark)
-			b.Visit(site+"/concepts/how-it-works.html", "figure svg") // its diagrams are drawn
-			b.StaysAt(site)
+			b.Visit(server.URL+"/concepts/how-it-works.html", "figure svg") // its diagrams are drawn
+			b.StaysAt(server.URL)
 			b.Fits("how it works, " + screen)
 			b.Accessible("how it works, " + screen)
-			b.Picture(fmt.Sprintf("site-%s-%t", screen, dark))
+			b.Picture(fmt.Sprintf("site-%s-dark-%t", screen, dark))
 		}
-		b.Fill("input[type=search]", "rotate ca")
-		b.Await("#found a[href$='operator/certificates.html']")
+		search(b)
 		b.Accessible("the search, " + screen)
 		b.Picture("site-search-" + screen)
-		b.Follow("#found a")
-		b.Await("pre")
-		b.StaysAt(site)
 	}
 
-	b.Click("button.menu") // on the phone
+	b.Resize(browser.Screens["phone"][0], browser.Screens["phone"][1])
+	b.Visit("file://"+filepath.Join(dir, "faq.html"), "main")
+	search(b)
+	b.Follow("#found a")
+	b.Click("button.menu")
 	b.Await("#menu a[aria-current=page]")
 	b.Click("button.menu")
 	b.Click("button.copy")
 	b.Await(`//button[text()="Copied"]`)
+	b.StaysAt("file://" + dir)
+}
+
+// search looks for a page that its index has.
+func search(b *browser.Browser) {
+	b.Fill("input[type=search]", "rotate ca")
+	b.Await("#found a[href$='operator/certificates.html']")
 }
 
 // TestSite_ScriptsPinned compares the scripts of others with the list that fetch.sh wrote.
