@@ -54,7 +54,7 @@ var registrations = []Entry{
 		"PO-4009", "clock_skew", "Clocks differ",
 		"The clocks of the agent and the control plane differ by more than five minutes, so certificates seem invalid.",
 		"Set the wrong clock: `timedatectl set-ntp true`.",
-		"docs/troubleshooting.md#installer-checks",
+		"docs/cluster-owner/install.md#choice-of-kubernetes",
 	},
 	{
 		"PO-4010", "approval_pending", "Waiting for approval",
