@@ -78,7 +78,7 @@ func TestWindows_LinuxHalf(t *testing.T) {
 // TestWindows_PassesSettings: install.ps1 passes each setting that install.sh reads and the guide
 // lists, except those without a use on Windows.
 func TestWindows_PassesSettings(t *testing.T) {
-	script, guide := string(read(t, windowsScript)), string(read(t, "../../docs/cluster-owner/install.md"))
+	script, guide := string(read(t, windowsScript)), string(read(t, "../../docs/reference/installer.md"))
 	_, rows, found := strings.Cut(guide, "\n## Settings\n")
 	require.True(t, found)
 	rows, _, _ = strings.Cut(rows, "\n## ")

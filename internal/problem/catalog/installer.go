@@ -6,13 +6,13 @@ var installer = []Entry{
 		"PO-9001", "installer_bug", "Unexpected failure of the installer",
 		"A command failed that the installer expects to work. It is a bug, or a kind of machine that is not tested.",
 		"Run it again. If it stays, report it with the log.",
-		"docs/cluster-owner/install.md#exit-codes",
+		"docs/reference/installer.md#exit-codes",
 	},
 	{
 		"PO-9002", "settings_wrong", "Settings incomplete or wrong",
 		"A setting is missing or wrong. `sudo` drops the environment unless you give it -E.",
 		"Correct what the message lists, and run `sudo -E bash install.sh`.",
-		"docs/cluster-owner/install.md#settings",
+		"docs/reference/installer.md#settings",
 	},
 	{
 		"PO-9003", "root_needed", "Root needed",
@@ -96,7 +96,7 @@ var installer = []Entry{
 		"PO-9016", "another_run", "Another run is at work",
 		"Another run of the installer has the lock.",
 		"Wait for it: `tail -f` its log.",
-		"docs/cluster-owner/install.md#exit-codes",
+		"docs/reference/installer.md#exit-codes",
 	},
 	{
 		"PO-9017", "not_confirmed", "Not confirmed",
@@ -168,7 +168,7 @@ var installer = []Entry{
 		"PO-9111", "checksum_missing", "Checksum missing",
 		"No list that the installer trusts has a checksum of the file.",
 		"Check the version. Give the checksum in the setting that the message names.",
-		"docs/cluster-owner/install.md#settings",
+		"docs/reference/installer.md#settings",
 	},
 	{
 		"PO-9112", "checksum_wrong", "Checksum wrong",
