@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/web/apppage"
 )
 
 // runnerProgram is what equivalent command lines about Apps are for.
@@ -19,22 +19,17 @@ const runnerProgram = "pipeops-runner"
 // mostReplicas is the maximum in the App's schema.
 const mostReplicas = 1000
 
-// appData is what an App's page shows.
-type appData struct {
-	operatorapi.AppDetail
-	Agent    string
-	CanScale bool
-	CanStart bool // a restart makes sense
-}
-
 // appIn returns the App that a query or a form names, of the agent in the path.
 func appIn(agent string, values url.Values) operatorapi.AppKey {
 	return operatorapi.AppKey{Agent: agent, Namespace: values.Get("namespace"), App: values.Get("app")}
 }
 
 // appPath returns the path of an App's page, with its query.
-func appPath(k operatorapi.AppKey) string {
-	return agentPath(k.Agent) + "/app?" + appQuery(k)
+func appPath(k operatorapi.AppKey) string { return belowApp(k, "") }
+
+// belowApp returns the path of a page below an App's, with its query.
+func belowApp(k operatorapi.AppKey, below string) string {
+	return agentPath(k.Agent) + "/app" + below + "?" + appQuery(k)
 }
 
 func appQuery(k operatorapi.AppKey) string {
@@ -54,17 +49,33 @@ func (p *appPages) appLive(w http.ResponseWriter, r *http.Request) error {
 	return follow(p.site, w, r, "app", p.readApp(appIn(r.PathValue("name"), r.URL.Query())))
 }
 
-func (p *appPages) readApp(key operatorapi.AppKey) func(context.Context) (appData, error) {
-	return func(ctx context.Context) (appData, error) {
+func (p *appPages) readApp(key operatorapi.AppKey) func(context.Context) (apppage.Data, error) {
+	return func(ctx context.Context) (apppage.Data, error) {
 		if key.Namespace == "" || key.App == "" {
-			return appData{}, web.NotFound()
+			return apppage.Data{}, web.NotFound()
 		}
 		found, err := operatorapi.GetApp.Do(ctx, p.opts.API, operatorapi.GetAppInput{AppKey: key})
-		return appData{
-			AppDetail: found, Agent: key.Agent,
-			CanScale: found.Spec.Type.Scales(), CanStart: found.Spec.Type != runnerapi.TypeCronJob,
-		}, err
+		return appPage(key, found), err
 	}
+}
+
+// appPage returns the page of an App with what the operators can do with it.
+func appPage(key operatorapi.AppKey, found operatorapi.AppDetail) apppage.Data {
+	shown := apppage.Data{
+		App: found.App, Runner: found.Runner, Revisions: found.Revisions,
+		Up:  web.Link{Path: agentPath(key.Agent), Text: found.AgentName},
+		Log: belowApp(key, "/logs"), LogBefore: belowApp(key, "/logs") + "&previous=true",
+		Rollback: web.Link{Path: belowApp(key, "/rollback") + "&revision=", Text: "Roll back", Needs: operatorapi.RollbackApp.ID},
+		Actions:  []web.Link{{Path: agentPath(key.Agent) + "/deploy?" + appQuery(key), Text: "Change", Needs: operatorapi.DeployApp.ID}},
+	}
+	if shown.Restarts() {
+		shown.Actions = append(shown.Actions, web.Link{Path: belowApp(key, "/restart"), Text: "Restart", Needs: operatorapi.RestartApp.ID})
+	}
+	if shown.Scales() {
+		at := belowApp(key, "/scale") + "&replicas=" + strconv.Itoa(int(found.Status.DesiredReplicas))
+		shown.Actions = append(shown.Actions, web.Link{Path: at, Text: "Scale", Needs: operatorapi.ScaleApp.ID})
+	}
+	return shown
 }
 
 // appChanges are those that the agent carries out for the Runner as which the operator acts.

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/internal/web/apppage"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -25,56 +25,36 @@ const (
 	maxLines = 20
 )
 
-type appData struct {
-	runnerapi.App
-	Path      string
-	Pods      []podRow
-	MorePods  int
-	Revisions []runnerapi.Revision
-	Lines     []runnerapi.LogLine
-	Unread    []*problem.Error
-	Usage     usageData
-	CanScale  bool
-	CanStart  bool // a restart makes sense
-}
-
-type podRow struct {
-	Name, Node, State string
-	Restarts          int32
-	Created           time.Time
-}
-
 func keyOf(r *http.Request) runnerapi.Key {
 	return runnerapi.Key{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 }
 
-func (d *appPages) app() view[appData] {
-	return view[appData]{
+func (d *appPages) app() view[apppage.Data] {
+	return view[apppage.Data]{
 		site: d.site, name: "app",
 		page: func(r *http.Request) web.Page { return page(r, keyOf(r).Name, "/apps", nil) },
-		read: func(r *http.Request) func(context.Context) (appData, error) {
+		read: func(r *http.Request) func(context.Context) (apppage.Data, error) {
 			return d.readApp(keyOf(r), r.URL.Query())
 		},
 		watch: func(r *http.Request) []watched { return ofApp(keyOf(r)) },
 	}
 }
 
-func (d *appPages) readApp(key runnerapi.Key, query url.Values) func(context.Context) (appData, error) {
-	return func(ctx context.Context) (appData, error) {
+func (d *appPages) readApp(key runnerapi.Key, query url.Values) func(context.Context) (apppage.Data, error) {
+	return func(ctx context.Context) (apppage.Data, error) {
 		a, err := d.cluster.store.Get(ctx, key)
 		if err != nil {
-			return appData{}, err
+			return apppage.Data{}, err
 		}
-		shown := appData{App: a.Wire()}
-		shown.Path = pathOf(shown.App)
-		shown.CanScale = a.Spec.Type.Scales() && a.DeletionTimestamp.IsZero()
-		shown.CanStart = a.Spec.Type != runnerapi.TypeCronJob && a.DeletionTimestamp.IsZero()
+		shown := appPage(a.Wire())
+		inside := &apppage.Inside{}
+		shown.Inside = inside
 		var reading sync.WaitGroup
-		reading.Go(func() { shown.Usage = d.usage(ctx, key, query) })
+		reading.Go(func() { inside.Usage = d.usage(ctx, key, query) })
 		pods, podsErr := d.cluster.store.Pods(ctx, a)
-		shown.addPods(pods)
+		addPods(inside, pods)
 		lines, linesErr := d.lastLines(ctx, key, len(pods) > 0)
-		shown.Lines = lines
+		inside.Lines = lines
 		for _, p := range []*problem.Error{unread(podsErr, "reading pods"), unread(d.addRevisions(ctx, a, &shown), "reading revisions"), unread(linesErr, "reading the log")} {
 			if p != nil {
 				shown.Unread = append(shown.Unread, p)
@@ -85,7 +65,23 @@ func (d *appPages) readApp(key runnerapi.Key, query url.Values) func(context.Con
 	}
 }
 
-func (s *appData) addPods(pods []*corev1.Pod) {
+// appPage returns the page of an App with what can be done with it.
+func appPage(a runnerapi.App) apppage.Data {
+	path := pathOf(a)
+	shown := apppage.Data{
+		App: a, Up: web.Link{Path: "/apps", Text: "Apps"}, Log: path + "/logs", LogBefore: path + "/logs?previous=true",
+		Rollback: web.Link{Path: path + "/rollback?revision=", Text: "Roll back"},
+	}
+	if shown.Restarts() {
+		shown.Actions = append(shown.Actions, web.Link{Path: path + "/restart", Text: "Restart"})
+	}
+	if shown.Scales() {
+		shown.Actions = append(shown.Actions, web.Link{Path: path + "/scale", Text: "Scale"})
+	}
+	return shown
+}
+
+func addPods(s *apppage.Inside, pods []*corev1.Pod) {
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
 	for _, pod := range pods[:min(len(pods), maxPods)] {
 		s.Pods = append(s.Pods, podRowOf(pod))
@@ -93,8 +89,8 @@ func (s *appData) addPods(pods []*corev1.Pod) {
 	s.MorePods = max(len(pods)-maxPods, 0)
 }
 
-func podRowOf(pod *corev1.Pod) podRow {
-	row := podRow{Name: pod.Name, Node: pod.Spec.NodeName, Created: pod.CreationTimestamp.Time, State: string(pod.Status.Phase)}
+func podRowOf(pod *corev1.Pod) apppage.Pod {
+	row := apppage.Pod{Name: pod.Name, Node: pod.Spec.NodeName, Created: pod.CreationTimestamp.Time, State: string(pod.Status.Phase)}
 	for _, c := range pod.Status.ContainerStatuses {
 		row.Restarts += c.RestartCount
 		switch {
@@ -114,7 +110,7 @@ func podRowOf(pod *corev1.Pod) podRow {
 }
 
 // addRevisions reads the revisions and stores none: only a change does.
-func (d *appPages) addRevisions(ctx context.Context, a *v1alpha1.App, shown *appData) error {
+func (d *appPages) addRevisions(ctx context.Context, a *v1alpha1.App, shown *apppage.Data) error {
 	all, err := d.cluster.history.List(ctx, a)
 	for i := range all {
 		r := revision.Describe(&all[i])

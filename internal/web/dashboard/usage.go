@@ -11,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/internal/web/apppage"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -24,14 +25,15 @@ const (
 
 // span is how far back series go, in steps that make some 70 points.
 type span struct {
-	Name        string // in the address
-	Text        string
+	apppage.Span
 	since, step time.Duration
 }
 
 var spans = []span{
-	{"1h", "1 hour", time.Hour, time.Minute}, {"6h", "6 hours", 6 * time.Hour, 5 * time.Minute},
-	{"24h", "24 hours", 24 * time.Hour, 20 * time.Minute}, {"7d", "7 days", 7 * 24 * time.Hour, 2 * time.Hour},
+	{apppage.Span{Name: "1h", Text: "1 hour"}, time.Hour, time.Minute},
+	{apppage.Span{Name: "6h", Text: "6 hours"}, 6 * time.Hour, 5 * time.Minute},
+	{apppage.Span{Name: "24h", Text: "24 hours"}, 24 * time.Hour, 20 * time.Minute},
+	{apppage.Span{Name: "7d", Text: "7 days"}, 7 * 24 * time.Hour, 2 * time.Hour},
 }
 
 // spanIn returns the span that a query names, or six hours.
@@ -44,19 +46,13 @@ func spanIn(query url.Values) span {
 	return spans[1]
 }
 
-// usageData is an App's CPU and memory over time.
-type usageData struct {
-	Spans   []span
-	Span    string
-	Charts  []web.Chart
-	Missing bool // the cluster has no Prometheus
-	Problem *problem.Error
-}
-
 // usage returns what an App used.
-func (d *appPages) usage(ctx context.Context, key runnerapi.Key, query url.Values) usageData {
+func (d *appPages) usage(ctx context.Context, key runnerapi.Key, query url.Values) apppage.Usage {
 	chosen := spanIn(query)
-	data := usageData{Spans: spans, Span: chosen.Name}
+	data := apppage.Usage{Span: chosen.Name}
+	for _, s := range spans {
+		data.Spans = append(data.Spans, s.Span)
+	}
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
 	history, err := d.history.read(ctx, key, chosen)

@@ -1,0 +1,67 @@
+package apppage_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/internal/web/apppage"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// render returns a page of the kit for a session with some rights.
+func render(t *testing.T, template string, data any, rights ...string) string {
+	t.Helper()
+	may := func(context.Context) func(string) bool {
+		return func(right string) bool { return strings.Contains(strings.Join(rights, " "), right) }
+	}
+	pages, err := web.NewPages(web.Pages{May: may}, fstest.MapFS{
+		"templates/page.html": {Data: []byte(`{{define "content"}}{{template "` + template + `" .}}{{end}}{{define "live"}}{{template "app" .}}{{end}}`)},
+	})
+	require.NoError(t, err)
+	w := httptest.NewRecorder()
+	pages.Render(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), http.StatusOK, "page", web.Page{Data: data})
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	return w.Body.String()
+}
+
+// failing is an App with something to say in each part of its page.
+func failing() apppage.Data {
+	a := runnerapi.App{Namespace: "shop", Name: "web", Spec: runnerapi.AppSpec{Image: "registry.example.com/shop/web:2"}}
+	a.Status = runnerapi.AppStatus{
+		Phase: runnerapi.PhaseFailed, Revision: 2, PublicURLs: []string{"https://web.example.com/"},
+		Diagnosis: &runnerapi.Diagnosis{Cause: runnerapi.CauseCrashLoop, Message: "the container ends", Fix: "see its last lines"},
+	}
+	return apppage.Data{
+		App: a, Up: web.Link{Path: "/up", Text: "Up"}, Log: "/log", Runner: "ci",
+		Rollback: web.Link{Path: "/rollback?revision=", Text: "Roll back", Needs: "rollback"}, Actions: []web.Link{{Path: "/restart", Text: "Restart", Needs: "restart"}},
+		Revisions: []runnerapi.Revision{{Revision: 2, Current: true}, {Revision: 1, Image: "registry.example.com/shop/web:1"}},
+	}
+}
+
+func TestApp_StateFirst(t *testing.T) {
+	text := render(t, "app-page", failing())
+	at := -1
+	for _, part := range []string{"<h1>web</h1>", "https://web.example.com/", "CrashLoop", "see its last lines", "<dt>Namespace</dt>", "Runner ci", "<h2>Revisions</h2>"} {
+		next := strings.Index(text, part)
+		assert.Greater(t, next, at, part)
+		at = next
+	}
+	assert.NotContains(t, text, "<h2>Pods</h2>", "the site does not read the cluster")
+}
+
+func TestApp_OffersWhatIsAllowed(t *testing.T) {
+	assert.NotContains(t, render(t, "app-page", failing()), "/restart")
+	assert.NotContains(t, render(t, "app-page", failing()), "Roll back")
+	text := render(t, "app-page", failing(), "restart", "rollback")
+	assert.Contains(t, text, `href="/restart"`)
+	assert.Contains(t, text, `href="/rollback?revision=1"`)
+	assert.NotContains(t, text, `revision=2"`, "the App has that one")
+}
