@@ -22,6 +22,7 @@ import (
 // podUse is what metrics-server reports about one pod.
 type podUse struct {
 	name       string
+	app        runnerapi.Key
 	at         time.Time
 	window     string
 	containers map[string]use
@@ -31,22 +32,43 @@ type use struct{ cpu, memory int64 } // thousandths of a core, bytes
 
 // usage asks metrics-server for the pods of some Apps of one namespace.
 func (s *Sizer) usage(ctx context.Context, namespace string, apps ...string) (map[string]podUse, error) {
-	of, err := labels.NewRequirement(objectmeta.App, selection.In, apps)
+	pods := map[string]podUse{}
+	err := eachUse(ctx, s.store.Live, selection.In, apps, func(p podUse) { pods[p.name] = p }, client.InNamespace(namespace))
+	return pods, err
+}
+
+// AppUse is what all pods of an App use: thousandths of a core, and bytes.
+type AppUse struct{ CPU, Memory int64 }
+
+// UseOfApps asks metrics-server once for the pods of all Apps.
+func UseOfApps(ctx context.Context, from client.Reader) (map[runnerapi.Key]AppUse, error) {
+	apps := map[runnerapi.Key]AppUse{}
+	err := eachUse(ctx, from, selection.Exists, nil, func(p podUse) {
+		sum := apps[p.app]
+		for _, c := range p.containers {
+			sum.CPU, sum.Memory = sum.CPU+c.cpu, sum.Memory+c.memory
+		}
+		apps[p.app] = sum
+	})
+	return apps, err
+}
+
+// eachUse lists what metrics-server reports about pods of Apps.
+func eachUse(ctx context.Context, from client.Reader, which selection.Operator, apps []string, each func(podUse), opts ...client.ListOption) error {
+	of, err := labels.NewRequirement(objectmeta.App, which, apps)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(appcache.PodMetricsKind.GroupVersion().WithKind(appcache.PodMetricsKind.Kind + "List"))
 	selector := labels.SelectorFromSet(objectmeta.Labels()).Add(*of)
-	if err := s.store.Live.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, noUsage(err)
+	if err := from.List(ctx, list, append(opts, client.MatchingLabelsSelector{Selector: selector})...); err != nil {
+		return noUsage(err)
 	}
-	pods := make(map[string]podUse, len(list.Items))
 	for i := range list.Items {
-		p := podUseOf(list.Items[i].Object)
-		pods[p.name] = p
+		each(podUseOf(&list.Items[i]))
 	}
-	return pods, nil
+	return nil
 }
 
 // noUsage distinguishes a cluster without metrics-server from one with a failing metrics-server.
@@ -61,9 +83,11 @@ func noUsage(err error) error {
 	return kubeproblem.From(err, "asking metrics-server")
 }
 
-func podUseOf(tree map[string]any) podUse {
-	p := podUse{containers: map[string]use{}}
-	p.name, _, _ = unstructured.NestedString(tree, "metadata", "name")
+func podUseOf(pod *unstructured.Unstructured) podUse {
+	tree := pod.Object
+	p := podUse{
+		name: pod.GetName(), app: runnerapi.Key{Namespace: pod.GetNamespace(), Name: pod.GetLabels()[objectmeta.App]}, containers: map[string]use{},
+	}
 	p.window, _, _ = unstructured.NestedString(tree, "window")
 	at, _, _ := unstructured.NestedString(tree, "timestamp")
 	p.at, _ = time.Parse(time.RFC3339, at)

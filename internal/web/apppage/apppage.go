@@ -42,10 +42,11 @@ type Pod struct {
 
 // Usage is an App's CPU and memory over time.
 type Usage struct {
-	Spans   []Span
+	Spans   []Span // to choose from
 	Span    string // the name of the chosen one
 	Charts  []web.Chart
-	Missing bool // nothing in the cluster records usage
+	Sampled bool // the site itself has recorded it, for an hour at most
+	Missing bool // nothing in the cluster measures usage
 	Problem *problem.Error
 }
 

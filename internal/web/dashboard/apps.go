@@ -23,6 +23,7 @@ func pathOf(a runnerapi.App) string {
 type appPages struct {
 	*site
 	history *histories
+	samples *samples
 }
 
 // listApps returns all Apps that the caller may see, those in trouble first.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/sizing"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -108,7 +109,20 @@ func TestAgentLinks(t *testing.T) {
 // TestAppUsage has Prometheus answer, fail and be absent.
 func TestAppUsage(t *testing.T) {
 	r := newRig(t, app("shop", "web"), app("shop", "other"), app("shop", "third"))
-	assert.Contains(t, r.get("/apps/shop/web", http.StatusOK), "pipeops-agent component install prometheus")
+	assert.Contains(t, r.get("/apps/shop/web", http.StatusOK), "There are no values of this App yet", "before the first sample")
+	r.used = func() (map[runnerapi.Key]sizing.AppUse, error) {
+		return nil, runnerapi.NotSupported("", "the cluster has no metrics-server")
+	}
+	r.d.samples.take(t.Context())
+	assert.Contains(t, r.get("/apps/shop/web", http.StatusOK), "The cluster does not record usage")
+	r.used = func() (map[runnerapi.Key]sizing.AppUse, error) {
+		return map[runnerapi.Key]sizing.AppUse{{Namespace: "shop", Name: "web"}: {CPU: 250, Memory: 64 << 20}}, nil
+	}
+	r.d.samples.take(t.Context())
+	sampled := r.get("/apps/shop/web", http.StatusOK)
+	assert.Contains(t, sampled, "CPU: last 0.250 cores")
+	assert.Contains(t, sampled, "From metrics-server, since the dashboard started")
+	assert.NotContains(t, sampled, "?span=", "an hour is all there is")
 	asked := 0
 	r.metrics = func() (runnerapi.MetricsHistory, error) {
 		asked++
@@ -127,4 +141,7 @@ func TestAppUsage(t *testing.T) {
 		return runnerapi.MetricsHistory{}, problem.Errorf(problem.Unavailable, "look at it", "the component prometheus does not work")
 	}
 	assert.Contains(t, r.get("/apps/shop/third", http.StatusOK), "The component prometheus does not work", "the page shows the rest")
+	both := r.get("/apps/shop/web?span=1h", http.StatusOK)
+	assert.Contains(t, both, "The component prometheus does not work")
+	assert.Contains(t, both, "CPU: last 0.250 cores")
 }

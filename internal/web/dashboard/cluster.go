@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/logs"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/rollout"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/sizing"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
@@ -62,6 +63,8 @@ type cluster struct {
 	readiness func(ctx context.Context, pod *corev1.Pod) (Readiness, error)
 	// metrics returns an App's metrics over time, from the cluster's Prometheus.
 	metrics func(ctx context.Context, key runnerapi.Key, opts runnerapi.HistoryOptions) (runnerapi.MetricsHistory, error)
+	// usage returns what Apps use now, from metrics-server.
+	usage func(ctx context.Context) (map[runnerapi.Key]sizing.AppUse, error)
 }
 
 func newCluster(opts Options) (*cluster, error) {
@@ -104,6 +107,7 @@ func makeCluster(opts Options, c client.WithWatch, pods corev1client.PodsGetter,
 		client: c, facts: f, approvals: a, store: kept, history: history,
 		writer: rollout.New(kept, nil, history, opts.Log, opts.Now), // nil: it deploys nothing
 		logs:   logs.New(kept, pods, opts.Log, opts.Now),
+		usage:  func(ctx context.Context) (map[runnerapi.Key]sizing.AppUse, error) { return sizing.UseOfApps(ctx, c) },
 	}
 }
 

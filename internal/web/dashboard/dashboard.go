@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -45,6 +46,7 @@ type Options struct {
 type Dashboard struct {
 	*site
 	sessions *web.Sessions
+	samples  *samples
 }
 
 // maxStreams is how many pages may follow the cluster at a time.
@@ -73,7 +75,7 @@ func newDashboard(opts Options, c *cluster) (*Dashboard, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Dashboard{site: &site{opts: opts, cluster: c, pages: pages, streams: web.NewStreams(maxStreams), outages: newOutages(opts.Now)}}, nil
+	return &Dashboard{samples: newSamples(c.usage, opts.Now), site: &site{opts: opts, cluster: c, pages: pages, streams: web.NewStreams(maxStreams), outages: newOutages(opts.Now)}}, nil
 }
 
 // Serve serves the pages on a listener on loopback until ctx ends. It calls ready with the address
@@ -84,6 +86,11 @@ func (d *Dashboard) Serve(ctx context.Context, ln net.Listener, ready func(url s
 		return fmt.Errorf("the dashboard serves on loopback only, and not on %s", ln.Addr())
 	}
 	handler := d.Handler(address.Port)
+	var sampling sync.WaitGroup
+	defer sampling.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	sampling.Go(func() { d.samples.run(ctx) })
 	ready(d.Link(ln.Addr().String()))
 	return web.Serve(ctx, ln, handler, d.opts.Log)
 }
@@ -104,7 +111,7 @@ func (d *Dashboard) Link(address string) string {
 
 func (d *Dashboard) routes() http.Handler {
 	policy, doctor := &policyPages{d.site}, &doctorPages{d.site}
-	apps := &appPages{d.site, newHistories(d.cluster.metrics, d.opts.Now)}
+	apps := &appPages{d.site, newHistories(d.cluster.metrics, d.opts.Now), d.samples}
 	shown := &clusterPages{d.site}
 	handlers := map[string]web.Handler{
 		"GET /policy/pause":   policy.askPause,

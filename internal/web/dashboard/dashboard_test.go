@@ -30,6 +30,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
 	"github.com/pipeops/pipeops-vm-agent/agent/update"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/sizing"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/components"
@@ -92,6 +93,7 @@ type rig struct {
 	facts     *fakeFacts
 	approvals *fakeApprovals
 	metrics   func() (runnerapi.MetricsHistory, error)
+	used      func() (map[runnerapi.Key]sizing.AppUse, error)
 	csrf      string
 }
 
@@ -135,6 +137,7 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 	made.metrics = func(context.Context, runnerapi.Key, runnerapi.HistoryOptions) (runnerapi.MetricsHistory, error) {
 		return r.metrics()
 	}
+	made.usage = func(context.Context) (map[runnerapi.Key]sizing.AppUse, error) { return r.used() }
 	r.d, err = newDashboard(opts, made)
 	require.NoError(t, err)
 	r.serve()

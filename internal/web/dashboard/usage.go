@@ -49,19 +49,15 @@ func spanIn(query url.Values) span {
 // usage returns what an App used.
 func (d *appPages) usage(ctx context.Context, key runnerapi.Key, query url.Values) apppage.Usage {
 	chosen := spanIn(query)
-	data := apppage.Usage{Span: chosen.Name}
-	for _, s := range spans {
-		data.Spans = append(data.Spans, s.Span)
-	}
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
 	history, err := d.history.read(ctx, key, chosen)
 	if p := unread(err, "reading Prometheus"); p != nil {
-		data.Missing = p.Code == runnerapi.CodeNotSupported
-		if data.Problem = p; !data.Missing {
-			data.Problem = problem.Errorf(p.Code, "look at the component: `pipeops-agent component list`", "%s", p.Detail) // its reader is the owner
-		}
-		return data
+		return d.usageWithout(p, key)
+	}
+	data := apppage.Usage{Span: chosen.Name}
+	for _, s := range spans {
+		data.Spans = append(data.Spans, s.Span)
 	}
 	for _, series := range history.Series {
 		switch series.Metric {
@@ -70,6 +66,23 @@ func (d *appPages) usage(ctx context.Context, key runnerapi.Key, query url.Value
 		case runnerapi.MetricMemory:
 			data.Charts = append(data.Charts, web.NewChart("Memory", bytesUsed, history.Start, chosen.step, series.Values))
 		}
+	}
+	return data
+}
+
+// usageWithout returns what an App used where Prometheus does not say it, for this problem.
+func (d *appPages) usageWithout(prometheus *problem.Error, key runnerapi.Key) apppage.Usage {
+	data := apppage.Usage{Sampled: true}
+	var err error
+	data.Charts, err = d.samples.charts(key)
+	sampling := unread(err, "reading metrics-server")
+	switch {
+	case prometheus.Code != runnerapi.CodeNotSupported:
+		data.Problem = problem.Errorf(prometheus.Code, "look at the component: `pipeops-agent component list`", "%s", prometheus.Detail) // its reader is the owner
+	case sampling != nil && sampling.Code != runnerapi.CodeNotSupported:
+		data.Problem = sampling
+	case sampling != nil:
+		data.Missing = len(data.Charts) == 0
 	}
 	return data
 }
