@@ -29,7 +29,8 @@ type Data struct {
 type Inside struct {
 	Usage    Usage
 	Pods     []Pod
-	MorePods int // older ones that are not shown
+	MorePods int                      // older ones that are not shown
+	Warnings []runnerapi.ClusterEvent // of the pods, the newest first
 	Lines    []runnerapi.LogLine
 }
 

@@ -8,21 +8,19 @@ import (
 	"slices"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/apppage"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
+// maxPods, maxWarnings and maxLines bound what the page of one App shows.
 const (
-	// maxPods and maxLines bound what the page of one App shows.
-	maxPods  = 100
-	maxLines = 20
+	maxPods     = 100
+	maxWarnings = 10
+	maxLines    = 20
 )
 
 func keyOf(r *http.Request) runnerapi.Key {
@@ -53,9 +51,11 @@ func (d *appPages) readApp(key runnerapi.Key, query url.Values) func(context.Con
 		reading.Go(func() { inside.Usage = d.usage(ctx, key, query) })
 		pods, podsErr := d.cluster.store.Pods(ctx, a)
 		addPods(inside, pods)
+		warnings, warningsErr := d.warnings(ctx, key.Namespace, pods)
+		inside.Warnings = warnings
 		lines, linesErr := d.lastLines(ctx, key, len(pods) > 0)
 		inside.Lines = lines
-		for _, p := range []*problem.Error{unread(podsErr, "reading pods"), unread(d.addRevisions(ctx, a, &shown), "reading revisions"), unread(linesErr, "reading the log")} {
+		for _, p := range []*problem.Error{unread(podsErr, "reading pods"), unread(warningsErr, "reading events"), unread(d.addRevisions(ctx, a, &shown), "reading revisions"), unread(linesErr, "reading the log")} {
 			if p != nil {
 				shown.Unread = append(shown.Unread, p)
 			}
@@ -79,34 +79,6 @@ func appPage(a runnerapi.App) apppage.Data {
 		shown.Actions = append(shown.Actions, web.Link{Path: path + "/scale", Text: "Scale"})
 	}
 	return shown
-}
-
-func addPods(s *apppage.Inside, pods []*corev1.Pod) {
-	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
-	for _, pod := range pods[:min(len(pods), maxPods)] {
-		s.Pods = append(s.Pods, podRowOf(pod))
-	}
-	s.MorePods = max(len(pods)-maxPods, 0)
-}
-
-func podRowOf(pod *corev1.Pod) apppage.Pod {
-	row := apppage.Pod{Name: pod.Name, Node: pod.Spec.NodeName, Created: pod.CreationTimestamp.Time, State: string(pod.Status.Phase)}
-	for _, c := range pod.Status.ContainerStatuses {
-		row.Restarts += c.RestartCount
-		switch {
-		case c.State.Waiting != nil && c.State.Waiting.Reason != "":
-			row.State = c.State.Waiting.Reason
-		case c.State.Terminated != nil && c.State.Terminated.Reason != "":
-			row.State = c.State.Terminated.Reason
-		}
-	}
-	switch {
-	case pod.DeletionTimestamp != nil:
-		row.State = "Terminating"
-	case workload.PodReady(pod):
-		row.State = "Ready"
-	}
-	return row
 }
 
 // addRevisions reads the revisions and stores none: only a change does.

@@ -33,16 +33,23 @@ type facts interface {
 	ReadPolicy(ctx context.Context) (map[string]string, error)
 	PolicySource() string
 	Own(ctx context.Context) (kube.Own, error)
+	// PodWarnings returns the warning events about the pods of a namespace, the newest first.
+	PodWarnings(ctx context.Context, namespace string) ([]runnerapi.ClusterEvent, error)
 }
 
 // clusterFacts reads them from a cluster.
 type clusterFacts struct {
 	kube.Cluster
-	nodes kube.Nodes
+	nodes  kube.Nodes
+	events kube.Events
 }
 
 func (f clusterFacts) ListNodes(ctx context.Context) ([]runnerapi.Node, error) {
 	return f.nodes.List(ctx)
+}
+
+func (f clusterFacts) PodWarnings(ctx context.Context, namespace string) ([]runnerapi.ClusterEvent, error) {
+	return f.events.List(ctx, namespace, runnerapi.EventFilter{Kind: "Pod", Type: corev1.EventTypeWarning})
 }
 
 // approvals are the commands that wait for the owner.
@@ -89,7 +96,7 @@ func newCluster(opts Options) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := makeCluster(opts, c, core, clusterFacts{k.Cluster(), k.Nodes()}, k.Approvals())
+	made := makeCluster(opts, c, core, clusterFacts{k.Cluster(), k.Nodes(), k.Events()}, k.Approvals())
 	made.readiness = podReadiness(core.RESTClient())
 	api, err := kubernetes.NewForConfigAndClient(rc, hc)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,11 @@ type fakeFacts struct {
 	policy map[string]string
 	own    *kube.Own
 	client client.Client
+	events []runnerapi.ClusterEvent
+}
+
+func (f *fakeFacts) PodWarnings(context.Context, string) ([]runnerapi.ClusterEvent, error) {
+	return slices.Clone(f.events), f.err
 }
 
 func (f *fakeFacts) Facts(context.Context) (kube.Facts, error) {
@@ -245,6 +251,30 @@ func TestAppPage_Diagnosis(t *testing.T) {
 	assert.Contains(t, r.get("/apps?find=CRASH", http.StatusOK), "/apps/shop/web")
 	assert.NotContains(t, r.get("/apps?find=CRASH", http.StatusOK), long)
 	assert.Contains(t, r.get("/apps?phase=Paused", http.StatusOK), "No App matches")
+}
+
+// TestAppPage_Warnings shows the newest events of the App's own pods.
+func TestAppPage_Warnings(t *testing.T) {
+	web := app("shop", "web")
+	pod := func(name, of string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: objectmeta.AppLabels(of), OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: of + "-7d9", UID: "2", Controller: new(true)}}}}
+	}
+	r := newRig(t, web, pod("web-1", "web"), pod("web-db-1", "web-db"))
+	r.facts.events = []runnerapi.ClusterEvent{{Reason: "BackOff", Message: "back-off <restarting>", Object: runnerapi.EventOf{Kind: "Pod", Name: "web-1"}, Count: 7}}
+	r.facts.events = append(r.facts.events, runnerapi.ClusterEvent{Reason: "Foreign", Object: runnerapi.EventOf{Kind: "Pod", Name: "web-db-1"}})
+	for i := range maxWarnings {
+		r.facts.events = append(r.facts.events, runnerapi.ClusterEvent{Reason: fmt.Sprintf("Reason%d.", i), Object: runnerapi.EventOf{Kind: "Pod", Name: "web-1"}})
+	}
+	page := r.get("/apps/shop/web", http.StatusOK)
+	assert.Contains(t, page, "back-off &lt;restarting&gt;")
+	assert.Contains(t, page, "Reason8.")
+	assert.NotContains(t, page, "Reason9.")
+	assert.NotContains(t, page, "Foreign")
+	r.facts.err = apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no right"))
+	page = r.get("/apps/shop/web", http.StatusOK)
+	assert.Contains(t, page, "no right")
+	assert.Contains(t, page, "<h2>Pods</h2>", "the page shows the rest")
 }
 
 func TestAppsPage_Thousand(t *testing.T) {
