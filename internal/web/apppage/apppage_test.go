@@ -65,3 +65,20 @@ func TestApp_OffersWhatIsAllowed(t *testing.T) {
 	assert.Contains(t, text, `href="/rollback?revision=1"`)
 	assert.NotContains(t, text, `revision=2"`, "the App has that one")
 }
+
+// TestApp_Changes has values where the agent passes them on.
+func TestApp_Changes(t *testing.T) {
+	shown := failing()
+	shown.Revisions = []runnerapi.Revision{
+		{Revision: 3, Changes: []runnerapi.Change{
+			{Field: "image", Kind: "changed", From: "web:1", To: "web:<2>"}, {Field: "env[KEY]", Kind: "added"}, {Field: "schedule.cron", Kind: "removed", From: "@daily"},
+		}},
+		{Revision: 2, Restores: 1},
+	}
+	text := render(t, "app-page", shown)
+	assert.Contains(t, text, "<summary>image, env[KEY], schedule.cron</summary>")
+	assert.Contains(t, text, "<dt>image</dt><dd><del>web:1</del> → <ins>web:&lt;2&gt;</ins></dd>")
+	assert.Contains(t, text, `<dt>env[KEY]</dt><dd><span class="muted">added; the value is not shown</span></dd>`)
+	assert.Contains(t, text, "<dd>removed: <del>@daily</del></dd>")
+	assert.Contains(t, text, "went back to 1")
+}
