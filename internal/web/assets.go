@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-//go:embed assets/style.css assets/icon.svg assets/sign-in.js assets/lost.js assets/search.js assets/vendor/*.js
+//go:embed assets/style.css assets/icon.svg assets/*.js assets/vendor/*.js
 var assetFiles embed.FS
 
 // assetPrefix is the path below which assets are served.

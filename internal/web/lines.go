@@ -20,8 +20,10 @@ const (
 	batchPause = 200 * time.Millisecond
 )
 
-// lineHTML is one line of a log, as the page's template has it.
-var lineHTML = template.Must(template.New("line").Parse(`<li><span class="from">{{.Pod}}</span> {{.Line}}</li>`))
+// lineText is the template "log-line": one line of a log, of a page and of its stream.
+const lineText = `<li data-pod="{{.Pod}}"{{with .Level}} data-level="{{.}}"{{end}}><span class="from">{{.Pod}}</span> {{.Line}}</li>`
+
+var lineHTML = template.Must(template.New("line").Parse(lineText))
 
 // Line is a line of a log.
 type Line struct {

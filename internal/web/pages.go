@@ -84,6 +84,9 @@ func NewPages(p Pages, files fs.FS) (*Pages, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse the kit's templates: %w", err)
 	}
+	if _, err := kit.New("log-line").Parse(lineText); err != nil {
+		return nil, fmt.Errorf("parse the template of a line: %w", err)
+	}
 	p.byName = map[string]*template.Template{}
 	names, err := fs.Glob(files, "templates/*.html")
 	if err != nil {

@@ -53,11 +53,12 @@ type scene struct {
 	link       string // signs one browser in
 	end        func() // ends the dashboard
 	log        audit.Files
+	written    chan string // lines that the pod of App web writes
 }
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{env: kubetest.ControlPlane(t), log: audit.Files{Dir: t.TempDir()}}
+	s := &scene{env: kubetest.ControlPlane(t), log: audit.Files{Dir: t.TempDir()}, written: make(chan string)}
 	s.machine = newMachine(t, s.env)
 	server, err := url.Parse(s.env.Admin.Host)
 	require.NoError(t, err)
@@ -198,6 +199,9 @@ func TestDashboard_InBrowser(t *testing.T) {
 	s.look(t, b, "empty-", map[string]string{"overview": "/", "apps": "/apps", "audit": "/audit", "routes": "/routes"}, "wide")
 	s.follow(t, b, "fresh")
 	s.fill(t)
+	s.inside(t)
+	s.look(t, b, "", map[string]string{"app-sampled": "/apps/production/api"}, "wide")
+	assert.Contains(t, b.Text(), "From metrics-server")
 	s.measure(t)
 	maps.Copy(pages, map[string]string{
 		"app": "/apps/production/web", "app-long": "/apps/production/" + long, "logs": "/apps/production/web/logs", "scale": "/apps/production/web/scale",
@@ -206,6 +210,7 @@ func TestDashboard_InBrowser(t *testing.T) {
 	b.Visit(s.site+"/apps/production/web", "figure.chart svg")
 	assert.Equal(t, 2, browser.Get(b, chromedp.Evaluate[int](`document.querySelectorAll("figure.chart").length`)), "CPU and memory")
 	s.look(t, b, "", pages, "wide", "phone")
+	s.explore(t, b)
 	s.offline(t, b)
 	s.change(t, b)
 }

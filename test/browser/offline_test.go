@@ -159,10 +159,13 @@ func (s *scene) measure(t *testing.T) {
 }
 
 // proxied is the transport of the dashboard. It does what the API server's proxy does with requests
-// to Prometheus: no pod runs in this cluster.
+// to Prometheus, and answers for the kubelet and metrics-server: no pod runs in this cluster.
 func (s *scene) proxied(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		_, path, found := strings.Cut(r.URL.Path, "/api/v1/namespaces/monitoring/services/http:prometheus:80/proxy")
+		if answer := s.answers(r); answer != nil {
+			return answer, nil
+		}
 		if !found {
 			return next.RoundTrip(r)
 		}

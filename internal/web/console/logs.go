@@ -12,45 +12,46 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-const (
-	// logTail is how many lines of each pod a log begins with.
-	logTail = 200
-	// identifyAgain is how often who follows a log is identified again.
-	identifyAgain = 5 * time.Second
-)
-
-type logsData struct {
-	Key      operatorapi.AppKey
-	Previous bool
-	Lines    []runnerapi.LogLine
-	Live     string // path of the lines that follow; empty for none
-}
+// identifyAgain is how often who follows a log is identified again.
+const identifyAgain = 5 * time.Second
 
 // logs is a page that shows the end of a log, and follows it where scripts run.
 func (p *appPages) logs(w http.ResponseWriter, r *http.Request) error {
 	key := appIn(r.PathValue("name"), r.URL.Query())
-	previous := r.URL.Query().Get("previous") == "true"
-	return show(p.site, w, r, "logs", page(r, "Log of "+key.App, "/console/", ""), func(ctx context.Context) (logsData, error) {
+	return show(p.site, w, r, "logs", page(r, "Log of "+key.App, "/console/", ""), func(ctx context.Context) (web.LogPage, error) {
 		if key.Namespace == "" || key.App == "" {
-			return logsData{}, web.NotFound()
+			return web.LogPage{}, web.NotFound()
 		}
-		data, last := logsData{Key: key, Previous: previous}, p.opts.Now()
-		err := p.opts.Logs(ctx, operatorapi.AppLog{AppKey: key, LogOptions: runnerapi.LogOptions{Tail: logTail, Previous: previous}}, func(l runnerapi.LogLine) error {
-			data.Lines, last = append(data.Lines, l), l.Time
-			return nil
-		})
-		if !previous {
-			data.Live = operatorapi.ConsolePath + "/live/agents/" + url.PathEscape(key.Agent) + "/app/logs?" + appQuery(key) + "&" +
-				url.Values{"after": {last.Format(time.RFC3339Nano)}}.Encode()
+		at := agentPath(key.Agent) + "/app/logs"
+		data := web.LogPage{
+			LogView: web.LogViewOf(r.URL.Query()), Path: at, Download: at + ".txt",
+			Hidden: []web.Hidden{{Name: "namespace", Value: key.Namespace}, {Name: "app", Value: key.App}},
+			Up:     web.Link{Path: appPath(key), Text: key.Namespace + "/" + key.App},
 		}
+		live := operatorapi.ConsolePath + "/live/agents/" + url.PathEscape(key.Agent) + "/app/logs"
+		err := data.Read(p.opts.Now(), live, func(emit func(web.Line) error) error { return p.readLines(ctx, key, data.LogView, emit) })
 		return data, err
+	})
+}
+
+// readLines reads the end of a log.
+func (p *appPages) readLines(ctx context.Context, key operatorapi.AppKey, of web.LogView, emit func(web.Line) error) error {
+	opts := runnerapi.LogOptions{Tail: of.Tail, Previous: of.Previous}
+	return p.opts.Logs(ctx, operatorapi.AppLog{AppKey: key, LogOptions: opts}, func(l runnerapi.LogLine) error { return emit(web.Line(l)) })
+}
+
+// downloadLog sends the end of a log as a file.
+func (p *appPages) downloadLog(w http.ResponseWriter, r *http.Request) error {
+	key, of := appIn(r.PathValue("name"), r.URL.Query()), web.LogViewOf(r.URL.Query())
+	return of.DownloadLog(calling(r.Context()), w, key.App, func(ctx context.Context, emit func(web.Line) error) error {
+		return p.readLines(ctx, key, of, emit)
 	})
 }
 
 // logsLive sends lines as they are written, from the last one that the page has on. It ends with
 // the session, and with the right to act as the Runner.
 func (p *appPages) logsLive(w http.ResponseWriter, r *http.Request) error {
-	key := appIn(r.PathValue("name"), r.URL.Query())
+	key, of := appIn(r.PathValue("name"), r.URL.Query()), web.LogViewOf(r.URL.Query())
 	var identifying sync.WaitGroup
 	defer identifying.Wait()
 	ctx, cancel := context.WithCancel(calling(r.Context()))
@@ -66,11 +67,11 @@ func (p *appPages) logsLive(w http.ResponseWriter, r *http.Request) error {
 	identifying.Go(func() { p.identifyAgain(ctx, cancel) })
 	last := web.LastLine(r)
 	opts := runnerapi.LogOptions{Follow: true}
-	opts.Tail, opts.Since = web.LinesAfter(last, p.opts.Now(), logTail)
+	opts.Tail, opts.Since = web.LinesAfter(last, p.opts.Now(), of.Tail)
 	return stream.Lines(ctx, func(ctx context.Context, emit func(web.Line) error) error {
 		return p.opts.Logs(ctx, operatorapi.AppLog{AppKey: key, LogOptions: opts}, func(l runnerapi.LogLine) error {
-			if !l.Time.After(last) {
-				return nil // Kubernetes begins at a whole second
+			if !l.Time.After(last) || !of.Matches(web.Line(l)) { // Kubernetes begins at a whole second
+				return nil
 			}
 			return emit(web.Line(l))
 		})

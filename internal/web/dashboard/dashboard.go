@@ -122,6 +122,7 @@ func (d *Dashboard) routes() http.Handler {
 		"POST /doctor/bundle": doctor.bundle,
 
 		"GET /live/apps/{namespace}/{name}/logs": apps.logsLive,
+		"GET /apps/{namespace}/{name}/logs.txt":  apps.downloadLog,
 		"GET /apps/{namespace}/{name}/{action}":  apps.askChange,
 		"POST /apps/{namespace}/{name}/{action}": apps.change,
 	}

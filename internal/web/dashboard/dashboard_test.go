@@ -253,14 +253,34 @@ func TestAppPage_Diagnosis(t *testing.T) {
 	assert.Contains(t, r.get("/apps?phase=Paused", http.StatusOK), "No App matches")
 }
 
+// podOf returns a pod of an App that runs.
+func podOf(app, name string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: objectmeta.AppLabels(app), OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app + "-7d9", UID: "2", Controller: new(true)}}}}
+	pod.Spec.Containers = []corev1.Container{{Name: app}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: app, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	return pod
+}
+
+// TestLogPage selects lines without a script. Each pod of the fake cluster has written "fake logs".
+func TestLogPage(t *testing.T) {
+	r := newRig(t, app("shop", "web"), podOf("web", "web-1"), podOf("web", "web-2"))
+	page := r.get("/apps/shop/web/logs", http.StatusOK)
+	assert.Equal(t, 2, strings.Count(page, "fake logs</li>"))
+	assert.Contains(t, page, "<option>web-2</option>")
+	assert.Contains(t, page, `formaction="/apps/shop/web/logs.txt"`)
+	page = r.get("/apps/shop/web/logs?pod=web-2&find=FAKE", http.StatusOK)
+	assert.Equal(t, 1, strings.Count(page, "fake logs</li>"))
+	assert.Contains(t, page, "pod=web-2", "so does its stream")
+	assert.Contains(t, r.get("/apps/shop/web/logs?level=error", http.StatusOK), "None of the last 200 lines of each pod matches.")
+	assert.Regexp(t, `^\S+ web-1 fake logs\n$`, r.get("/apps/shop/web/logs.txt?pod=web-1", http.StatusOK))
+	r.get("/apps/shop/nowhere/logs.txt", http.StatusNotFound)
+}
+
 // TestAppPage_Warnings shows the newest events of the App's own pods.
 func TestAppPage_Warnings(t *testing.T) {
 	web := app("shop", "web")
-	pod := func(name, of string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: objectmeta.AppLabels(of), OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: of + "-7d9", UID: "2", Controller: new(true)}}}}
-	}
-	r := newRig(t, web, pod("web-1", "web"), pod("web-db-1", "web-db"))
+	r := newRig(t, web, podOf("web", "web-1"), podOf("web-db", "web-db-1"))
 	r.facts.events = []runnerapi.ClusterEvent{{Reason: "BackOff", Message: "back-off <restarting>", Object: runnerapi.EventOf{Kind: "Pod", Name: "web-1"}, Count: 7}}
 	r.facts.events = append(r.facts.events, runnerapi.ClusterEvent{Reason: "Foreign", Object: runnerapi.EventOf{Kind: "Pod", Name: "web-db-1"}})
 	for i := range maxWarnings {
@@ -382,7 +402,7 @@ func TestStream_FollowsCluster(t *testing.T) {
 func TestPages_NeedSession(t *testing.T) {
 	r := newRig(t, app("shop", "web"))
 	r.browser.Jar = nil
-	for _, path := range append(paths(), "/apps/shop/web", "/apps/shop/web/logs", "/live/apps", "/live/", "/live/nodes", "/live/policy", "/live/routes", "/live/audit", "/live/updates", "/live/apps/shop/web", "/live/apps/shop/web/logs", "/apps/shop/web/restart") {
+	for _, path := range append(paths(), "/apps/shop/web", "/apps/shop/web/logs", "/apps/shop/web/logs.txt", "/live/apps", "/live/", "/live/nodes", "/live/policy", "/live/routes", "/live/audit", "/live/updates", "/live/apps/shop/web", "/live/apps/shop/web/logs", "/apps/shop/web/restart") {
 		assert.NotContains(t, r.get(path, http.StatusUnauthorized), "registry.example.com", path)
 	}
 	for _, path := range []string{"/policy/pause", "/approve", "/doctor", "/doctor/bundle", "/apps/shop/web/restart", "/apps/shop/web/scale", "/apps/shop/web/rollback"} {
