@@ -17,6 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnertest"
@@ -124,7 +125,7 @@ func TestOperatorRunner_ChangesApps(t *testing.T) {
 
 	status, body = b.get("/console/agents/shop/app?" + appOfShop)
 	require.Equal(t, http.StatusOK, status, body)
-	for _, text := range []string{"nginx:2", "Runner ops", "/app/restart?namespace=production&amp;app=web", "/app/rollback?namespace=production&amp;app=web&amp;revision="} {
+	for _, text := range []string{"nginx:2", "Runner ops", "/app/restart?app=web&amp;namespace=production", "/app/rollback?app=web&amp;namespace=production&amp;revision="} {
 		assert.Contains(t, body, text)
 	}
 	_, body = b.get("/console/agents/shop/app/scale?" + appOfShop)
@@ -136,36 +137,49 @@ func TestOperatorRunner_ChangesApps(t *testing.T) {
 		}
 		return f
 	}
-	for path, change := range map[string]struct {
-		form url.Values
-		says string
+	for _, change := range []struct {
+		path, says string
+		form       url.Values
 	}{
-		"scale":    {form("replicas", "3"), "The number of pods is set."},
-		"restart":  {form(), "The App restarts."},
-		"rollback": {form("revision", "1"), "The App goes back to the revision."},
+		{"scale", "The number of pods is set.", form("replicas", "3")},
+		{"restart", "The App restarts.", form()},
+		{"rollback", "The App goes back to the revision.", form("revision", "1")},
+		{"pause", "The App is paused.", form()},
+		{"resume", "The App is no longer paused.", form()},
+		{"stop", "The App stops.", form("replicas", "0")},
 	} {
-		status, body = b.change("/console/agents/shop/app/"+path, change.form)
+		status, body = b.change("/console/agents/shop/app/"+change.path, change.form)
 		require.Equal(t, http.StatusOK, status, body)
 		assert.Contains(t, body, change.says)
 	}
+	assert.Contains(t, body, "/app/start?", "the App is stopped")
+	assert.NotContains(t, body, "/app/stop?")
 	app, err := s.backend.Apps().Get(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"})
 	require.NoError(t, err)
 	assert.Equal(t, "nginx:1", app.Spec.Image, "it went back")
+	status, body = b.change("/console/agents/shop/app/delete?"+appOfShop, form("confirm", "wbe"))
+	assert.Equal(t, http.StatusUnprocessableEntity, status)
+	assert.Contains(t, body, "is not the name of what is deleted")
+	status, body = b.change("/console/agents/shop/app/delete?"+appOfShop, form("confirm", "web"))
+	require.Equal(t, http.StatusOK, status, body)
+	assert.Contains(t, body, "The App is deleted.")
+	_, err = s.backend.Apps().Get(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"})
+	assert.True(t, problem.Is(err, problem.NotFound), "%v", err)
 	verbs := map[string]bool{}
 	for _, call := range s.backend.Calls() {
 		verbs[call.Verb] = true
 	}
 	assert.True(t, verbs["Apps.Scale"] && verbs["Apps.Restart"] && verbs["Apps.Rollback"], "%v", verbs)
 	done := strings.Join(audit.commands(), "\n")
-	for _, command := range []string{"scale-app", "restart-app", "rollback-app"} {
+	for _, command := range []string{"scale-app", "restart-app", "rollback-app", "pause-app", "resume-app", "delete-app"} {
 		assert.Contains(t, done, command+" done ops alice")
 	}
 	assert.Contains(t, done, "put-app done deployer ", "a Runner itself is not an operator")
 	seen := map[string]bool{}
-	for _, r := range p.records(11) {
+	for _, r := range p.records(19) {
 		seen[r.Operator+" "+r.Command+" "+string(r.Outcome)] = true
 	}
-	for _, want := range []string{"alice scale-agent-app done", "alice restart-agent-app done", "alice rollback-agent-app done", "admin set-operator-runner done"} {
+	for _, want := range []string{"alice scale-agent-app done", "alice restart-agent-app done", "alice rollback-agent-app done", "alice pause-agent-app done", "alice delete-agent-app done", "admin set-operator-runner done"} {
 		assert.True(t, seen[want], "%s: %v", want, seen)
 	}
 }

@@ -320,7 +320,7 @@ func TestConsoleSession_Ends(t *testing.T) {
 func fields() url.Values {
 	return url.Values{
 		"name": {"new"}, "labels": {"a=b"}, "uses": {"1"}, "host": {"new.example.com"}, "agent": {"nobody"}, "url": {"https://pager.example.com/"},
-		"role": {administration.RoleViewer}, "id": {"none"}, "namespace": {"none"}, "app": {"none"}, "replicas": {"1"}, "revision": {"1"},
+		"role": {administration.RoleViewer}, "id": {"none"}, "namespace": {"none"}, "app": {"none"}, "replicas": {"1"}, "revision": {"1"}, "confirm": {"none"},
 		"operator": {"nobody"}, "runner": {"none"},
 	}
 }

@@ -77,8 +77,8 @@ func (LogPage) Levels() []Hidden {
 	return []Hidden{{"", "All levels"}, {levelWarning, "Warnings and errors"}, {levelError, "Errors"}}
 }
 
-// Read adds the lines of a log, the newest ones if there are many. Those that follow are at the path
-// live.
+// Read adds the lines of a log, the newest ones if there are many. Those that follow are at the
+// path live.
 func (p *LogPage) Read(now time.Time, live string, read func(emit func(Line) error) error) error {
 	last, pods := now, map[string]bool{}
 	err := read(func(l Line) error {

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -31,6 +33,39 @@ func CommandLine(command string, arguments ...string) string {
 		command += " " + shellescape.Quote(shellescape.StripUnsafe(argument))
 	}
 	return command
+}
+
+// Again returns the question with what was sent, and why that was refused. It reports whether to
+// ask again: some errors are not about the form.
+func (q Question) Again(sent url.Values, why error) (Question, bool) {
+	q.Problem = ProblemOf(why)
+	about := q.Problem.Status
+	if len(q.Fields) == 0 || about == http.StatusUnauthorized || about == http.StatusForbidden || about >= http.StatusInternalServerError {
+		return q, false
+	}
+	for i := range q.Fields {
+		q.Fields[i].Value = sent.Get(q.Fields[i].Name)
+	}
+	for i := range q.Hidden { // of a form made from an earlier generation, too: sent again, it is refused again
+		q.Hidden[i].Value = sent.Get(q.Hidden[i].Name)
+	}
+	return q, true
+}
+
+// confirmField is the field in which a person types the name of what is deleted.
+const confirmField = "confirm"
+
+// ConfirmField asks to type the name of what is deleted.
+func ConfirmField(name string) Field {
+	return Field{Kind: "text", Name: confirmField, Label: "Type " + name + " to confirm", Required: true}
+}
+
+// Confirmed returns an error unless the name of what is deleted was typed.
+func Confirmed(sent url.Values, name string) error {
+	if typed := sent.Get(confirmField); strings.TrimSpace(typed) != name {
+		return problem.Errorf(problem.Invalid, "type "+name, "%s: %.70q is not the name of what is deleted", confirmField, typed)
+	}
+	return nil
 }
 
 // Field is a field of a question's form.

@@ -32,7 +32,7 @@ var logLines = []string{
 
 // answers are what the parts of a cluster answer that are not there: metrics-server, and a kubelet.
 func (s *scene) answers(r *http.Request) *http.Response {
-	body := io.Reader(nil)
+	var body io.Reader
 	switch path := r.URL.Path; {
 	case path == "/apis/metrics.k8s.io/v1beta1/pods":
 		body = strings.NewReader(metricsOf("api"))

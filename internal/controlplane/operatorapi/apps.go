@@ -43,6 +43,27 @@ var (
 			return onAgent(ctx, a, in.AppKey, func(c *client.Client) (runnerapi.App, error) { return c.Apps().Restart(ctx, in.key(), writing(a)) })
 		},
 	}
+	PauseApp = Call[AppInput, runnerapi.App]{
+		Description{Method: "POST", Path: appPath + "/pause", ID: "pause-agent-app", Role: administration.RoleOperator, Command: "pipeops-runner pause",
+			Summary: "Stop changes of an App, as a Runner"},
+		func(ctx context.Context, a *administration.Admin, in *AppInput) (runnerapi.App, error) {
+			return onAgent(ctx, a, in.AppKey, func(c *client.Client) (runnerapi.App, error) { return c.Apps().Pause(ctx, in.key(), writing(a)) })
+		},
+	}
+	ResumeApp = Call[AppInput, runnerapi.App]{
+		Description{Method: "POST", Path: appPath + "/resume", ID: "resume-agent-app", Role: administration.RoleOperator, Command: "pipeops-runner resume",
+			Summary: "Roll out what changed while an App was paused, as a Runner"},
+		func(ctx context.Context, a *administration.Admin, in *AppInput) (runnerapi.App, error) {
+			return onAgent(ctx, a, in.AppKey, func(c *client.Client) (runnerapi.App, error) { return c.Apps().Resume(ctx, in.key(), writing(a)) })
+		},
+	}
+	DeleteApp = Call[AppInput, Done]{
+		Description{Method: "DELETE", Path: appPath, ID: "delete-agent-app", Role: administration.RoleOperator, Command: "pipeops-runner delete",
+			Summary: "Delete an App, as a Runner"},
+		func(ctx context.Context, a *administration.Admin, in *AppInput) (Done, error) {
+			return onAgent(ctx, a, in.AppKey, func(c *client.Client) (Done, error) { return Done{}, c.Apps().Delete(ctx, in.key(), writing(a)) })
+		},
+	}
 	ScaleApp = Call[ScaleAppInput, runnerapi.App]{
 		Description{Method: "POST", Path: appPath + "/scale", ID: "scale-agent-app", Role: administration.RoleOperator, Command: "pipeops-runner scale",
 			Summary: "Set the number of an App's pods, as a Runner"},

@@ -69,7 +69,7 @@ func calls() []anyCall {
 		&Search,
 		&ListTokens, &CreateToken, &RotateToken, &RevokeToken,
 		&ListAgents, &GetAgent, &GetTimeline, &GetAgentAudit, &LabelAgent, &ApproveAgent, &DenyAgent, &RevokeAgent, &DeleteAgent,
-		&ListAgentNodes, &ListAgentObjects, &GetApp, &ListAppChoices, &DeployApp, &RestartApp, &ScaleApp, &RollbackApp,
+		&ListAgentNodes, &ListAgentObjects, &GetApp, &ListAppChoices, &DeployApp, &RestartApp, &PauseApp, &ResumeApp, &ScaleApp, &RollbackApp, &DeleteApp,
 		&ListRunners, &CreateRunner, &GrantRunner, &RevokeRunner,
 		&ListWebhooks, &CreateWebhook, &RotateWebhook, &EnableWebhook, &TestWebhook, &DeleteWebhook, &ListDeliveries,
 		&ListReleases, &CreateOffer, &DeleteOffer,

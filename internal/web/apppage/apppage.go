@@ -54,10 +54,34 @@ type Usage struct {
 // Span is a time that usage covers.
 type Span struct{ Name, Text string }
 
-// Restarts reports whether a restart makes sense.
-func (d Data) Restarts() bool { return d.Spec.Type != runnerapi.TypeCronJob && !d.deleting() }
+// Add adds what can be done with the App. The function returns the link to a change, by its name in
+// the address.
+func (d *Data) Add(link func(name, text string) web.Link) {
+	stopped := d.Spec.Type.Scales() && d.Spec.Replicas != nil && *d.Spec.Replicas == 0
+	for _, can := range []struct {
+		name, text string
+		now        bool
+	}{
+		{"start", "Start", stopped},
+		{"restart", "Restart", d.Spec.Type != runnerapi.TypeCronJob && !stopped},
+		{"scale", "Scale", d.Spec.Type.Scales() && !stopped},
+		{"stop", "Stop", d.Spec.Type.Scales() && !stopped},
+		{"pause", "Pause", !d.Spec.IsPaused()},
+		{"resume", "Resume", d.Spec.IsPaused()},
+		{"delete", "Delete", true},
+	} {
+		if can.now && d.Status.Phase != runnerapi.PhaseDeleting {
+			d.Actions = append(d.Actions, link(can.name, can.text))
+		}
+	}
+}
 
-// Scales reports whether the number of pods can be set.
-func (d Data) Scales() bool { return d.Spec.Type.Scales() && !d.deleting() }
-
-func (d Data) deleting() bool { return d.Status.Phase == runnerapi.PhaseDeleting }
+// What is said before a change of an App, on each site.
+const (
+	RestartText = "All pods are replaced, a few at a time. A Job runs again."
+	StartText   = "The App runs again, with this number of pods."
+	StopText    = "All pods end, and autoscaling is turned off. Routes, revisions and volumes stay."
+	PauseText   = "Nothing is rolled out until the App is resumed. Its pods run on."
+	ResumeText  = "What was changed during the pause is rolled out."
+	DeleteText  = "The App, its pods, routes and revisions are deleted. Persistent volume claims stay."
+)

@@ -11,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/apppage"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // runnerProgram is what equivalent command lines about Apps are for.
@@ -68,13 +69,13 @@ func appPage(key operatorapi.AppKey, found operatorapi.AppDetail) apppage.Data {
 		Rollback: web.Link{Path: belowApp(key, "/rollback") + "&revision=", Text: "Roll back", Needs: operatorapi.RollbackApp.ID},
 		Actions:  []web.Link{{Path: agentPath(key.Agent) + "/deploy?" + appQuery(key), Text: "Change", Needs: operatorapi.DeployApp.ID}},
 	}
-	if shown.Restarts() {
-		shown.Actions = append(shown.Actions, web.Link{Path: belowApp(key, "/restart"), Text: "Restart", Needs: operatorapi.RestartApp.ID})
-	}
-	if shown.Scales() {
-		at := belowApp(key, "/scale") + "&replicas=" + strconv.Itoa(int(found.Status.DesiredReplicas))
-		shown.Actions = append(shown.Actions, web.Link{Path: at, Text: "Scale", Needs: operatorapi.ScaleApp.ID})
-	}
+	shown.Add(func(name, text string) web.Link {
+		at := belowApp(key, "/"+name)
+		if name == "scale" {
+			at += "&replicas=" + strconv.Itoa(int(found.Status.DesiredReplicas))
+		}
+		return web.Link{Path: at, Text: text, Needs: appChanges["/agents/{name}/app/"+name].call}
+	})
 	return shown
 }
 
@@ -84,7 +85,7 @@ var appChanges = map[string]change{
 		call: operatorapi.RestartApp.ID, title: "Restart {app} of {name}", page: "/console/", agent: true, acts: true,
 		ask: func(name string, query url.Values) web.Question {
 			return appQuestion(name, query, "restart", nil, web.Question{
-				Text: "All pods are replaced, a few at a time. A Job runs again.", Button: "Restart",
+				Text: apppage.RestartText, Button: "Restart",
 			})
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
@@ -102,18 +103,48 @@ var appChanges = map[string]change{
 			})
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			return scaleApp(ctx, t, f, "scale-app")
+		},
+	},
+	"/agents/{name}/app/start": {
+		call: operatorapi.ScaleApp.ID, title: "Start {app} of {name}", page: "/console/", agent: true, acts: true,
+		ask: func(name string, query url.Values) web.Question {
+			return appQuestion(name, query, "scale", []string{"--replicas", "NUMBER"}, web.Question{
+				Text: apppage.StartText, Button: "Start",
+				Fields: []web.Field{{Kind: "number", Name: "replicas", Label: "Number of pods", Min: 1, Max: mostReplicas, Value: "1", Required: true}},
+			})
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			return scaleApp(ctx, t, f, "scale-app")
+		},
+	},
+	"/agents/{name}/app/stop": {
+		call: operatorapi.ScaleApp.ID, title: "Stop {app} of {name}", page: "/console/", agent: true, acts: true,
+		ask: func(name string, query url.Values) web.Question {
+			return appQuestion(name, query, "scale", []string{"--replicas", "0"}, web.Question{
+				Text: apppage.StopText, Button: "Stop", Hidden: []web.Hidden{{Name: "replicas", Value: "0"}},
+			})
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			return scaleApp(ctx, t, f, "stop-app")
+		},
+	},
+	"/agents/{name}/app/pause":  pauses(&operatorapi.PauseApp, "pause", "Pause", apppage.PauseText),
+	"/agents/{name}/app/resume": pauses(&operatorapi.ResumeApp, "resume", "Resume", apppage.ResumeText),
+	"/agents/{name}/app/delete": {
+		call: operatorapi.DeleteApp.ID, title: "Delete {app} of {name}", page: "/console/", agent: true, acts: true,
+		ask: func(name string, query url.Values) web.Question {
+			return appQuestion(name, query, "delete", nil, web.Question{
+				Text: apppage.DeleteText, Button: "Delete", Danger: true, Fields: []web.Field{web.ConfirmField(query.Get("app"))},
+			})
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
 			key := appIn(f.name, f.values)
-			n, err := f.number("replicas")
-			if err == nil && (n < 0 || n > mostReplicas) {
-				err = problem.Errorf(problem.Invalid, fmt.Sprintf("enter a number from 0 to %d", mostReplicas), "replicas: %d is not a number of pods", n)
-			}
-			if err != nil {
+			if err := web.Confirmed(f.values, key.App); err != nil {
 				return outcome{}, err
 			}
-			_, err = operatorapi.ScaleApp.Do(ctx, t, operatorapi.ScaleAppInput{
-				Write: f.write(), AppKey: key, Body: operatorapi.ScaleAppBody{Replicas: int32(n)},
-			})
-			return outcome{to: appPath(key), done: "scale-app"}, err
+			_, err := operatorapi.DeleteApp.Do(ctx, t, operatorapi.AppInput{Write: f.write(), AppKey: key})
+			return outcome{to: agentPath(key.Agent), done: "delete-app"}, err
 		},
 	},
 	"/agents/{name}/app/rollback": {
@@ -140,6 +171,37 @@ var appChanges = map[string]change{
 			return outcome{to: appPath(key), done: "rollback-app"}, err
 		},
 	},
+}
+
+// scaleApp sets the number of pods that a form names.
+func scaleApp(ctx context.Context, t operatorapi.Target, f form, done string) (outcome, error) {
+	key := appIn(f.name, f.values)
+	n, err := f.number("replicas")
+	if err != nil {
+		return outcome{}, err
+	}
+	if n < 0 || n > mostReplicas {
+		return outcome{}, problem.Errorf(problem.Invalid, fmt.Sprintf("enter a number from 0 to %d", mostReplicas), "replicas: %d is not a number of pods", n)
+	}
+	_, err = operatorapi.ScaleApp.Do(ctx, t, operatorapi.ScaleAppInput{
+		Write: f.write(), AppKey: key, Body: operatorapi.ScaleAppBody{Replicas: int32(n)},
+	})
+	return outcome{to: appPath(key), done: done}, err
+}
+
+// pauses returns the change that pauses or resumes an App.
+func pauses(call *operatorapi.Call[operatorapi.AppInput, runnerapi.App], name, title, text string) change {
+	return change{
+		call: call.ID, title: title + " {app} of {name}", page: "/console/", agent: true, acts: true,
+		ask: func(agent string, query url.Values) web.Question {
+			return appQuestion(agent, query, name, nil, web.Question{Text: text, Button: title})
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			key := appIn(f.name, f.values)
+			_, err := call.Do(ctx, t, operatorapi.AppInput{Write: f.write(), AppKey: key})
+			return outcome{to: appPath(key), done: name + "-app"}, err
+		},
+	}
 }
 
 // appQuestion adds to a question what it is about.

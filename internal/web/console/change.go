@@ -178,22 +178,15 @@ func (p *changePages) agentName(ctx context.Context, agent string) (string, erro
 // askAgain shows the form again, with what was sent and why that was refused. It reports whether it
 // did: some errors are not about the form.
 func (p *changePages) askAgain(w http.ResponseWriter, r *http.Request, change change, why error) bool {
-	shown := web.ProblemOf(why)
-	if about := shown.Status; about == http.StatusUnauthorized || about == http.StatusForbidden || about >= http.StatusInternalServerError {
-		return false
-	}
 	q, title, err := p.question(change, r)
-	if err != nil || len(q.Fields) == 0 {
+	if err != nil {
 		return false
 	}
-	q.Problem = shown
-	for i := range q.Fields {
-		q.Fields[i].Value = r.PostForm.Get(q.Fields[i].Name)
+	q, again := q.Again(r.PostForm, why)
+	if !again {
+		return false
 	}
-	for i := range q.Hidden { // of a form made from an earlier generation, too: sent again, it is refused again
-		q.Hidden[i].Value = r.PostForm.Get(q.Hidden[i].Name)
-	}
-	p.showQuestion(w, r, shown.Status, change, title, q)
+	p.showQuestion(w, r, q.Problem.Status, change, title, q)
 	return true
 }
 
@@ -232,6 +225,7 @@ var done = map[string]string{ //nolint:gosec // sentences, and no credentials
 	"delete-webhook": "The webhook is deleted.", "requeue": "The chosen announcements are on their way again.", "drop": "The chosen announcements are dropped.",
 	"withdraw": "The offer is withdrawn.", "create-host-grant": "The agent may serve the host.", "delete-host-grant": "The host is taken back.",
 	"deploy-app": "The agent deploys the App. This page shows how far it is.", "restart-app": "The App restarts. This page shows how far it is.", "scale-app": "The number of pods is set. This page shows how far the agent is.",
+	"stop-app": "The App stops. Its pods end.", "pause-app": "The App is paused.", "resume-app": "The App is no longer paused.", "delete-app": "The App is deleted. Its pods end.",
 	"rollback-app":  "The App goes back to the revision. This page shows how far it is.",
 	"delete-runner": "The operator acts as no Runner any more.", "set-runner": "The operator acts as the Runner from now on.",
 	"end-sessions":    "The operator is signed out everywhere.",

@@ -72,12 +72,7 @@ func appPage(a runnerapi.App) apppage.Data {
 		App: a, Up: web.Link{Path: "/apps", Text: "Apps"}, Log: path + "/logs", LogBefore: path + "/logs?previous=true",
 		Rollback: web.Link{Path: path + "/rollback?revision=", Text: "Roll back"},
 	}
-	if shown.Restarts() {
-		shown.Actions = append(shown.Actions, web.Link{Path: path + "/restart", Text: "Restart"})
-	}
-	if shown.Scales() {
-		shown.Actions = append(shown.Actions, web.Link{Path: path + "/scale", Text: "Scale"})
-	}
+	shown.Add(func(name, text string) web.Link { return web.Link{Path: path + "/" + name, Text: text} })
 	return shown
 }
 

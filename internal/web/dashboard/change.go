@@ -10,6 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/internal/web/apppage"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -24,6 +25,11 @@ type action struct {
 }
 
 var actions = map[string]action{
+	"start":    {"Start", askStart, scale},
+	"stop":     {"Stop", askStop, stop},
+	"pause":    {"Pause", askPause, pause},
+	"resume":   {"Resume", askResume, resume},
+	"delete":   {"Delete", askDelete, remove},
 	"restart":  {"Restart", askRestart, restart},
 	"scale":    {"Scale", askScale, scale},
 	"rollback": {"Roll back", askRollback, rollback},
@@ -34,22 +40,32 @@ func writeOptions() runnerapi.WriteOptions {
 }
 
 func (d *appPages) askChange(w http.ResponseWriter, r *http.Request) error {
+	act, q, err := d.question(r, r.URL.Query())
+	if err != nil {
+		return err
+	}
+	d.showQuestion(w, r, http.StatusOK, act, q)
+	return nil
+}
+
+// question returns what is asked before a change.
+func (d *appPages) question(r *http.Request, form url.Values) (action, web.Question, error) {
 	key := keyOf(r)
 	act, known := actions[r.PathValue("action")]
 	if !known {
-		return web.NotFound()
+		return act, web.Question{}, web.NotFound()
 	}
 	a, err := d.cluster.store.Get(r.Context(), key)
 	if err != nil {
-		return err
+		return act, web.Question{}, err
 	}
-	q, err := act.ask(a, r.URL.Query())
-	if err != nil {
-		return err
-	}
+	q, err := act.ask(a, form)
 	q.Action, q.Back, q.BackText, q.With = r.URL.EscapedPath(), pathOf(a.Wire()), key.String(), "kubectl"
-	d.pages.Render(w, r, http.StatusOK, "confirm", page(r, act.title+" "+key.Name, "/apps", q))
-	return nil
+	return act, q, err
+}
+
+func (d *appPages) showQuestion(w http.ResponseWriter, r *http.Request, status int, act action, q web.Question) {
+	d.pages.Render(w, r, status, "confirm", page(r, act.title+" "+keyOf(r).Name, "/apps", q))
 }
 
 func (d *appPages) change(w http.ResponseWriter, r *http.Request) error {
@@ -61,17 +77,34 @@ func (d *appPages) change(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
 	if err := act.do(ctx, d, key, r.PostForm); err != nil {
-		return err
+		return d.askAgain(w, r, err)
 	}
 	d.opts.Log.Info().Str("app", key.String()).Str("action", name).Msg("App changed")
-	back := "/apps/" + url.PathEscape(key.Namespace) + "/" + url.PathEscape(key.Name)
-	http.Redirect(w, r, back+"?done="+name, http.StatusSeeOther) //nolint:gosec // a path of this server
+	back := "/apps"
+	if name != "delete" {
+		back += "/" + url.PathEscape(key.Namespace) + "/" + url.PathEscape(key.Name)
+	}
+	http.Redirect(w, r, back+"?done="+name+"-app", http.StatusSeeOther) //nolint:gosec // a path of this server
+	return nil
+}
+
+// askAgain shows a form again that was refused. It returns an error that is not about the form.
+func (d *appPages) askAgain(w http.ResponseWriter, r *http.Request, why error) error {
+	act, q, err := d.question(r, r.PostForm)
+	if err != nil {
+		return why
+	}
+	q, again := q.Again(r.PostForm, why)
+	if !again {
+		return why
+	}
+	d.showQuestion(w, r, q.Problem.Status, act, q)
 	return nil
 }
 
 func askRestart(a *v1alpha1.App, _ url.Values) (web.Question, error) {
 	return web.Question{
-		Text:    "All pods are replaced, a few at a time. A Job runs again.",
+		Text:    apppage.RestartText,
 		Button:  "Restart",
 		Command: fmt.Sprintf(`kubectl -n %s annotate apps.pipeops.io %s --overwrite pipeops.io/restarted-at="$(date -u +%%FT%%TZ)"`, a.Namespace, a.Name),
 	}, nil
@@ -104,6 +137,65 @@ func scale(ctx context.Context, d *appPages, key runnerapi.Key, form url.Values)
 		return problem.Errorf(problem.Invalid, fmt.Sprintf("enter a number from 0 to %d", mostReplicas), "%.20q is not a number of pods", form.Get("replicas"))
 	}
 	_, err = d.cluster.writer.Scale(ctx, key, runnerapi.Scale{Replicas: new(int32(n))}, writeOptions())
+	return err
+}
+
+func askStart(a *v1alpha1.App, _ url.Values) (web.Question, error) {
+	return web.Question{
+		Text: apppage.StartText, Button: "Start", Fields: []web.Field{
+			{Kind: "number", Required: true, Name: "replicas", Label: "Number of pods", Min: 1, Max: mostReplicas, Value: "1"},
+		},
+		Command: fmt.Sprintf("kubectl -n %s scale apps.pipeops.io %s --replicas NUMBER", a.Namespace, a.Name),
+	}, nil
+}
+
+func askStop(a *v1alpha1.App, _ url.Values) (web.Question, error) {
+	return web.Question{
+		Text: apppage.StopText, Button: "Stop",
+		Command: fmt.Sprintf("kubectl -n %s scale apps.pipeops.io %s --replicas 0", a.Namespace, a.Name),
+	}, nil
+}
+
+func stop(ctx context.Context, d *appPages, key runnerapi.Key, _ url.Values) error {
+	_, err := d.cluster.writer.Scale(ctx, key, runnerapi.Scale{Replicas: new(int32(0))}, writeOptions())
+	return err
+}
+
+func askPause(a *v1alpha1.App, _ url.Values) (web.Question, error) {
+	return web.Question{Text: apppage.PauseText, Button: "Pause", Command: pauseCommand(a, "true")}, nil
+}
+
+func pause(ctx context.Context, d *appPages, key runnerapi.Key, _ url.Values) error {
+	_, err := d.cluster.writer.Pause(ctx, key, writeOptions())
+	return err
+}
+
+func askResume(a *v1alpha1.App, _ url.Values) (web.Question, error) {
+	return web.Question{Text: apppage.ResumeText, Button: "Resume", Command: pauseCommand(a, "null")}, nil
+}
+
+func resume(ctx context.Context, d *appPages, key runnerapi.Key, _ url.Values) error {
+	_, err := d.cluster.writer.Resume(ctx, key, writeOptions())
+	return err
+}
+
+func pauseCommand(a *v1alpha1.App, paused string) string {
+	return fmt.Sprintf(`kubectl -n %s patch apps.pipeops.io %s --type merge -p '{"spec":{"paused":%s}}'`, a.Namespace, a.Name, paused)
+}
+
+func askDelete(a *v1alpha1.App, _ url.Values) (web.Question, error) {
+	return web.Question{
+		Text: apppage.DeleteText, Button: "Delete", Danger: true, Fields: []web.Field{web.ConfirmField(a.Name)},
+		Command: fmt.Sprintf("kubectl -n %s delete apps.pipeops.io %s", a.Namespace, a.Name),
+	}, nil
+}
+
+// remove deletes the App. The page of Apps shows how far it is.
+func remove(ctx context.Context, d *appPages, key runnerapi.Key, form url.Values) error {
+	if err := web.Confirmed(form, key.Name); err != nil {
+		return err
+	}
+	_, err := d.cluster.writer.BeginDelete(ctx, key, writeOptions())
 	return err
 }
 

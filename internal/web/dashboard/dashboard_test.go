@@ -329,7 +329,7 @@ func TestChanges_AskForConfirmation(t *testing.T) {
 	r.get("/apps/shop/web/rollback", http.StatusUnprocessableEntity)
 	assert.Equal(t, before.ResourceVersion, now().ResourceVersion, "asking changes nothing")
 
-	assert.Contains(t, r.post("/apps/shop/web/restart", url.Values{}, http.StatusOK), done["restart"])
+	assert.Contains(t, r.post("/apps/shop/web/restart", url.Values{}, http.StatusOK), done["restart-app"])
 	assert.NotEmpty(t, now().RestartedAt())
 	r.post("/apps/shop/web/scale", url.Values{"replicas": {"5"}}, http.StatusOK)
 	assert.EqualValues(t, 5, now().Replicas())
@@ -341,11 +341,44 @@ func TestChanges_AskForConfirmation(t *testing.T) {
 	assert.EqualValues(t, 5, now().Replicas())
 	r.post("/apps/shop/web/rollback", url.Values{"revision": {"77"}}, http.StatusNotFound)
 	r.post("/apps/shop/nowhere/restart", url.Values{}, http.StatusNotFound)
-	r.post("/apps/shop/web/delete", url.Values{}, http.StatusNotFound)
+	r.post("/apps/shop/web/explode", url.Values{}, http.StatusNotFound)
 
 	r.csrf = "x"
 	r.post("/apps/shop/web/scale", url.Values{"replicas": {"0"}}, http.StatusForbidden)
 	assert.EqualValues(t, 5, now().Replicas())
+}
+
+// TestChanges_StopPauseDelete stops, starts, pauses and resumes an App, and deletes it by its name.
+func TestChanges_StopPauseDelete(t *testing.T) {
+	r := newRig(t, app("shop", "web"), app("shop", "other"))
+	now := func() *v1alpha1.App {
+		a := &v1alpha1.App{}
+		require.NoError(t, r.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, a))
+		return a
+	}
+	for _, step := range []struct{ do, offers, command string }{
+		{"stop", "start", "scale apps.pipeops.io web --replicas 0"}, {"start", "stop", "--replicas NUMBER"},
+		{"pause", "resume", `{"spec":{"paused":true}}`}, {"resume", "pause", `{"spec":{"paused":null}}`},
+	} {
+		assert.Contains(t, html.UnescapeString(r.get("/apps/shop/web/"+step.do, http.StatusOK)), step.command)
+		page := r.post("/apps/shop/web/"+step.do, url.Values{"replicas": {"3"}}, http.StatusOK)
+		assert.Contains(t, page, done[step.do+"-app"])
+		assert.Contains(t, page, `"/apps/shop/web/`+step.offers+`"`)
+		assert.NotContains(t, page, `"/apps/shop/web/`+step.do+`"`)
+		assert.Equal(t, step.do == "pause", now().Spec.IsPaused(), step.do)
+		assert.Equal(t, step.do == "stop", now().Replicas() == 0, step.do)
+	}
+	assert.EqualValues(t, 3, now().Replicas())
+
+	for _, typed := range []string{"", "wbe", "shop/web"} {
+		page := r.post("/apps/shop/web/delete", url.Values{"confirm": {typed}}, http.StatusUnprocessableEntity)
+		assert.Contains(t, page, "Type web to confirm", "the form is shown again")
+		assert.NotNil(t, now())
+	}
+	page := r.post("/apps/shop/web/delete", url.Values{"confirm": {"web"}}, http.StatusOK)
+	assert.Contains(t, page, done["delete-app"])
+	assert.NotContains(t, page, "/apps/shop/web")
+	assert.Contains(t, page, "/apps/shop/other")
 }
 
 func TestPause(t *testing.T) {
@@ -405,7 +438,7 @@ func TestPages_NeedSession(t *testing.T) {
 	for _, path := range append(paths(), "/apps/shop/web", "/apps/shop/web/logs", "/apps/shop/web/logs.txt", "/live/apps", "/live/", "/live/nodes", "/live/policy", "/live/routes", "/live/audit", "/live/updates", "/live/apps/shop/web", "/live/apps/shop/web/logs", "/apps/shop/web/restart") {
 		assert.NotContains(t, r.get(path, http.StatusUnauthorized), "registry.example.com", path)
 	}
-	for _, path := range []string{"/policy/pause", "/approve", "/doctor", "/doctor/bundle", "/apps/shop/web/restart", "/apps/shop/web/scale", "/apps/shop/web/rollback"} {
+	for _, path := range []string{"/policy/pause", "/approve", "/doctor", "/doctor/bundle", "/apps/shop/web/restart", "/apps/shop/web/scale", "/apps/shop/web/rollback", "/apps/shop/web/delete"} {
 		r.post(path, url.Values{"on": {"true"}, "replicas": {"1"}, "revision": {"1"}}, http.StatusUnauthorized)
 	}
 }

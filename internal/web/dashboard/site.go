@@ -34,12 +34,17 @@ type site struct {
 
 // done are the notices after a change, by the query that a redirect carries.
 var done = map[string]string{
-	"restart":  "The restart is in progress. Pods are replaced a few at a time.",
-	"scale":    "The number of pods is set.",
-	"rollback": "The rollback is in progress.",
-	"pause":    "All commands of Runners are refused from now on.",
-	"resume":   "Runners can send commands again.",
-	"approve":  "The command is approved. The Runner can send it again, once.",
+	"restart-app":  "The restart is in progress. Pods are replaced a few at a time.",
+	"scale-app":    "The number of pods is set.",
+	"start-app":    "The App starts.",
+	"stop-app":     "The App stops. Its pods end.",
+	"pause-app":    "The App is paused.",
+	"resume-app":   "The App is no longer paused.",
+	"delete-app":   "The App is deleted. Its pods end.",
+	"rollback-app": "The rollback is in progress.",
+	"pause":        "All commands of Runners are refused from now on.",
+	"resume":       "Runners can send commands again.",
+	"approve":      "The command is approved. The Runner can send it again, once.",
 }
 
 // page returns a page that a redirect may have sent the browser to.
