@@ -129,6 +129,7 @@ func TestConsole_Apps(t *testing.T) {
 	br.fail()
 	br.look()
 	br.refused()
+	br.end()
 	br.away()
 }
 
@@ -198,6 +199,11 @@ func (br *branch) logs() {
 		assert.False(br.t, seen[line], "twice: %s", line)
 		seen[line] = true
 	}
+	br.fill("find", "listening on")
+	await.Until(br.t, "the script has hidden the other lines", func() bool { return strings.Contains(b.Text(), "1 of ") })
+	b.Follow(`//button[text()="Search"]`)
+	assert.Contains(br.t, b.Text(), "listening on")
+	assert.Equal(br.t, 1, count(), "the server has searched")
 }
 
 // scale sets the number of pods by the keyboard.
@@ -274,6 +280,24 @@ func (br *branch) refused() {
 	br.fill("replicas", "1")
 	br.send("Deploy")
 	assert.Contains(br.t, b.Text(), "The agent deploys the App.", "the form is sent again")
+}
+
+// end stops an App and deletes it, by its name.
+func (br *branch) end() {
+	b := br.browser
+	b.Visit(br.site+br.app(long, ""), "h1")
+	b.Follow(`//a[text()="Stop"]`)
+	br.send("Stop")
+	assert.Contains(br.t, b.Text(), "The App stops.")
+	b.Await(`//a[text()="Start"]`)
+	b.Follow(`//a[text()="Delete"]`)
+	br.fill("confirm", "another")
+	br.send("Delete")
+	assert.Contains(br.t, b.Text(), "is not the name of what is deleted")
+	br.examine("app-delete")
+	br.fill("confirm", long)
+	br.send("Delete")
+	assert.Contains(br.t, b.Text(), "The App is deleted.")
 }
 
 // away has the agent end.
