@@ -258,6 +258,7 @@ func podOf(app, name string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: objectmeta.AppLabels(app), OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app + "-7d9", UID: "2", Controller: new(true)}}}}
 	pod.Spec.Containers = []corev1.Container{{Name: app}}
+	pod.Status.Phase = corev1.PodRunning
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: app, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	return pod
 }
@@ -288,6 +289,7 @@ func TestAppPage_Warnings(t *testing.T) {
 	}
 	page := r.get("/apps/shop/web", http.StatusOK)
 	assert.Contains(t, page, "back-off &lt;restarting&gt;")
+	assert.Contains(t, page, `<span class="state bad">Not ready</span>`, "a pod that runs and is not ready")
 	assert.Contains(t, page, "Reason8.")
 	assert.NotContains(t, page, "Reason9.")
 	assert.NotContains(t, page, "Foreign")

@@ -35,6 +35,8 @@ func podRowOf(pod *corev1.Pod) apppage.Pod {
 		row.State = "Terminating"
 	case workload.PodReady(pod):
 		row.State = "Ready"
+	case row.State == string(corev1.PodRunning):
+		row.State = "Not ready"
 	}
 	return row
 }
