@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -131,7 +132,7 @@ func TestAgentAudit_Kept(t *testing.T) {
 	assert.EqualValues(t, 4, send(false, log[:4]...), "what it has is passed over")
 	assert.EqualValues(t, 6, send(false, log[2:6]...), "and what is new is taken")
 	assert.EqualValues(t, 6, send(false, log[8:]...), "a gap is not")
-	kept, err := p.admin.Agents.Audit(t.Context(), "shop", 100)
+	kept, err := p.store.AuditAhead(t.Context(), c.id.AgentID, 0, 100)
 	require.NoError(t, err)
 	require.Len(t, kept, 6)
 	for i, l := range kept {
@@ -142,9 +143,18 @@ func TestAgentAudit_Kept(t *testing.T) {
 	other := auditChain(t, "somebody else", 3)
 	assert.EqualValues(t, 6, send(false, other...), "another log is not taken for this one")
 	assert.EqualValues(t, 3, send(true, other...), "but noted when the agent has no other")
-	kept, err = p.admin.Agents.Audit(t.Context(), "shop", 3)
+	found, err := p.admin.Agents.Audit(t.Context(), "shop", audit.Filter{})
 	require.NoError(t, err)
-	assert.Equal(t, []bool{true, false, false}, []bool{kept[0].Broken, kept[1].Broken, kept[2].Broken})
+	require.Len(t, found.Calls, 9)
+	assert.Equal(t, []bool{false, false, true, false}, []bool{found.Calls[0].Broken, found.Calls[1].Broken, found.Calls[2].Broken, found.Calls[3].Broken})
+	assert.EqualValues(t, 3, found.Head.Seq)
+	found, err = p.admin.Agents.Audit(t.Context(), "shop", audit.Filter{By: "somebody else", Limit: 2})
+	require.NoError(t, err)
+	require.Len(t, found.Calls, 2)
+	found, err = p.admin.Agents.Audit(t.Context(), "shop", audit.Filter{By: "somebody else", Limit: 2, Before: found.Older})
+	require.NoError(t, err)
+	assert.Len(t, found.Calls, 1, "the third, and no other")
+	assert.Zero(t, found.Older)
 
 	_, err = c.client.Audit(t.Context(), controlapi.AuditRequest{Lines: []string{"nonsense"}})
 	requireProblem(t, err, problem.Invalid, "makes no sense", "audit verify")
@@ -164,11 +174,11 @@ func TestAgentAudit_Bounded(t *testing.T) {
 	add(other, 1, 2)
 	add(c, 1, store.AuditLength)
 	add(c, store.AuditLength+1, 10)
-	kept, err := p.store.Audit(t.Context(), c.id.AgentID, 2*store.AuditLength)
+	kept, err := p.store.AuditAhead(t.Context(), c.id.AgentID, 0, 2*store.AuditLength)
 	require.NoError(t, err)
 	require.Len(t, kept, store.AuditLength)
 	assert.EqualValues(t, 11, kept[0].Seq)
-	kept, err = p.store.Audit(t.Context(), other.id.AgentID, 10)
+	kept, err = p.store.AuditAhead(t.Context(), other.id.AgentID, 0, 10)
 	require.NoError(t, err)
 	assert.Len(t, kept, 2, "others' stay")
 }

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"encoding/csv"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -411,6 +413,42 @@ func TestConsole_ChangesAudited(t *testing.T) {
 	for _, want := range []string{"create-console-code done", "create-token done", "revoke-token done", "create-token refused"} {
 		assert.True(t, seen[want], "%s: %v", want, seen)
 	}
+}
+
+// TestConsole_SearchesAudit: a change has one row. A file has the rows of the page's filter.
+func TestConsole_SearchesAudit(t *testing.T) {
+	p := start(t)
+	b := p.signedIn(p.operator("alice", administration.RoleAdmin))
+	status, body := b.change("/console/enrolment/new", url.Values{"name": {"fleet"}, "uses": {"5"}})
+	require.Equal(t, http.StatusOK, status, body)
+	status, body = b.change("/console/tokens/none/revoke", nil)
+	require.Equal(t, http.StatusNotFound, status, body)
+	p.records(6) // of these, and of the sign-in
+	status, body = b.get("/console/audit?by=ALICE&command=token")
+	require.Equal(t, http.StatusOK, status, body)
+	assert.Equal(t, 1, strings.Count(body, "<td>create-token"), body)
+	assert.Equal(t, 1, strings.Count(body, "<td>revoke-token"), body)
+	for _, query := range []string{"by=nobody", "app=x", "outcome=x", "from=x", "to=2000-01-01", "before=x&command=x"} {
+		status, body = b.get("/console/audit?" + query)
+		assert.Equal(t, http.StatusOK, status, query)
+		assert.Contains(t, body, "No call matches", query)
+	}
+	_, body = b.get("/console/audit?command=token&outcome=refused&format=csv")
+	rows, err := csv.NewReader(strings.NewReader(body)).ReadAll()
+	require.NoError(t, err)
+	require.Len(t, rows, 2)
+	assert.Equal(t, []string{"alice", "revoke-token", "none", "refused"}, rows[1][3:7])
+	_, body = b.get("/console/audit?command=create-token&format=json")
+	var file struct{ Items []operatorapi.OperatorRecord }
+	require.NoError(t, json.Unmarshal([]byte(body), &file))
+	require.Len(t, file.Items, 1)
+	assert.Equal(t, "alice", file.Items[0].Operator)
+	assert.Equal(t, file.Items[0].Seq-1, file.Items[0].Began)
+
+	p.registered("shop")
+	status, body = b.get("/console/agents/shop/audit?format=csv")
+	require.Equal(t, http.StatusOK, status)
+	assert.True(t, strings.HasPrefix(body, "number,began,time,runner,"), body)
 }
 
 // TestConsole_FindsAgents: store and operators test searches themselves.

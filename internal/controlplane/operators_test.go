@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
@@ -56,16 +57,16 @@ func (p *plane) first() *operatorapi.Client {
 	return p.as(c)
 }
 
-// records returns what is in the operators' audit log, once it has a number of records.
+// records returns the calls in the operators' audit log, once it has a number of records.
 func (p *plane) records(n int) []operatorapi.OperatorRecord {
 	p.t.Helper()
 	admin := p.first()
 	var list operatorapi.OperatorAudit
 	await.Until(p.t, fmt.Sprintf("%d records in the operators' audit log", n), func() bool {
 		var err error
-		list, err = operatorapi.GetOperatorAudit.Do(p.t.Context(), admin, operatorapi.OperatorAuditInput{After: -1, Limit: 1000})
+		list, err = operatorapi.GetOperatorAudit.Do(p.t.Context(), admin, operatorapi.OperatorAuditInput{Filter: audit.Filter{Limit: 1000}})
 		require.NoError(p.t, err)
-		return len(list.Items) >= n
+		return list.Head.Seq >= int64(n)
 	})
 	report, err := operatorapi.VerifyOperatorAudit.Do(p.t.Context(), admin, operatorapi.VerifyAuditInput{Seq: list.Head.Seq, Hash: list.Head.Hash})
 	require.NoError(p.t, err)

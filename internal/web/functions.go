@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
@@ -29,6 +30,8 @@ func functions() template.FuncMap {
 		"short":     cli.Short,
 		"dict":      dict,
 		"tone":      Tone,
+		"outcomes":  func() any { return audit.Outcomes },
+		"millis":    func(n int64) string { return (time.Duration(n) * time.Millisecond).String() },
 	}
 }
 

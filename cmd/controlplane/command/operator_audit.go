@@ -18,22 +18,23 @@ func newOperatorAudit(a *app) *cobra.Command {
 
 func newOperatorAuditList(a *app) *cobra.Command {
 	var (
-		out   cli.Output
-		limit int
+		out    cli.Output
+		filter audit.Filter
 	)
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List what operators did, and what was refused",
-		Long: `List what operators did by the API or in the data directory, and what was refused. A change has two
-records: begun before it is made, and its outcome.
+		Short: "Search what operators did, and what was refused",
+		Long: `Search what operators did by the API or in the data directory, and what was refused, newest call
+first. A change has two records: begun before it is made, and its outcome. The list has one line for
+both.
 
 Note the printed HEAD elsewhere. "operator audit verify --head" later shows whether records are
 missing at the log's end.`,
-		Example: "  pipeops-controlplane operator audit list --limit 20",
+		Example: "  pipeops-controlplane operator audit list --by alice --outcome refused",
 		Args:    cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
-				list, err := operatorapi.GetOperatorAudit.Do(ctx, admin, operatorapi.OperatorAuditInput{After: -1, Limit: limit})
+				list, err := operatorapi.GetOperatorAudit.Do(ctx, admin, operatorapi.OperatorAuditInput{Filter: filter})
 				if err != nil {
 					return err
 				}
@@ -42,16 +43,17 @@ missing at the log's end.`,
 		},
 	}
 	out.AddList(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 100, "number of newest records to list")
+	addAuditFilter(cmd, &filter)
 	return cmd
 }
 
 func operatorAuditTable(w io.Writer, list operatorapi.OperatorAudit) {
-	cli.Row(w, "SEQ", "TIME", "OPERATOR", "COMMAND", "NAME", "OUTCOME", "CODE", "MESSAGE")
+	cli.Row(w, "SEQ", "TIME", "OPERATOR", "COMMAND", "ABOUT", "OUTCOME", "CODE", "MS", "MESSAGE")
 	for _, r := range list.Items {
-		cli.Row(w, r.Seq, cli.Time(r.Time), r.Operator, r.Command, r.Name, r.Outcome, r.Code, r.Message)
+		c := r.Call()
+		cli.Row(w, r.Seq, cli.Time(r.Time), r.Operator, r.Command, c.About(), r.Outcome, r.Code, r.Millis, r.Message)
 	}
-	cli.Say(w, "HEAD %d:%s", list.Head.Seq, list.Head.Hash)
+	auditEnd(w, list.More, list.Head)
 }
 
 func newOperatorAuditVerify(a *app) *cobra.Command {

@@ -148,15 +148,6 @@ func (a *Agents) Remove(ctx context.Context, nameOrID string) (announce.Agent, e
 	return a.directory(ctx).Announced(found), nil
 }
 
-// Audit returns the last records of an agent's audit log that the control plane has, oldest first.
-func (a *Agents) Audit(ctx context.Context, nameOrID string, limit int) ([]store.AuditLine, error) {
-	agent, err := findAgent(ctx, a.store, nameOrID)
-	if err != nil {
-		return nil, err
-	}
-	return a.store.Audit(ctx, agent.ID, limit)
-}
-
 // Timeline returns a page of an agent's timeline, by the agent's name or ID.
 func (a *Agents) Timeline(ctx context.Context, nameOrID string, q announce.TimelineQuery) (announce.TimelinePage, error) {
 	found, err := findAgent(ctx, a.store, nameOrID)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -30,7 +31,7 @@ var (
 	}
 	GetAgentAudit = Call[AgentAuditInput, AgentAudit]{
 		Description{Method: "GET", Path: Prefix + "agents/{agent}/audit", ID: "get-agent-audit", Role: administration.RoleViewer, Command: "agent audit",
-			Summary: "List the audit records that an agent sent"}, getAgentAudit,
+			Summary: "Search the audit log that an agent sent, newest call first"}, getAgentAudit,
 	}
 	LabelAgent = Call[LabelAgentInput, announce.Agent]{
 		Description{Method: "POST", Path: Prefix + "agents/{agent}/labels", ID: "label-agent", Role: administration.RoleOperator, Command: "agent label",
@@ -253,38 +254,27 @@ func DecodeEvents(list []json.RawMessage) ([]announce.Event, error) {
 	return events, nil
 }
 
-// AgentAuditInput names an agent.
+// AgentAuditInput selects calls in an agent's audit log.
 type AgentAuditInput struct {
 	Agent string `path:"agent" maxLength:"253" doc:"Name or ID."`
-	Limit int    `query:"limit" minimum:"1" maximum:"10000" default:"100" doc:"How many of the newest records to return."`
+	audit.Filter
 }
 
-// AgentAudit is an agent's audit log as the control plane has it, oldest record first.
+// AgentAudit is what was found in an agent's audit log as the control plane has it.
 type AgentAudit struct {
 	Items []AgentAuditRecord  `json:"items" nullable:"false"`
-	Head  runnerapi.AuditHead `json:"head"`
+	Head  runnerapi.AuditHead `json:"head" doc:"The end of the whole log."`
+	More
 }
 
-// AgentAuditRecord is a record that an agent sent.
-type AgentAuditRecord struct {
-	runnerapi.AuditRecord
-	Broken bool `json:"broken,omitempty" doc:"It does not follow the one before."`
-}
+// AgentAuditRecord is what an agent sent of a call.
+type AgentAuditRecord struct{ audit.Call }
 
 func getAgentAudit(ctx context.Context, a *administration.Admin, in *AgentAuditInput) (AgentAudit, error) {
-	list := AgentAudit{Items: []AgentAuditRecord{}}
-	lines, err := a.Agents.Audit(ctx, in.Agent, in.Limit)
-	if err != nil {
-		return list, err
+	found, err := a.Agents.Audit(ctx, in.Agent, in.Filter)
+	list := AgentAudit{Items: make([]AgentAuditRecord, len(found.Calls)), Head: found.Head, More: moreOf(found)}
+	for i, c := range found.Calls {
+		list.Items[i] = AgentAuditRecord{c}
 	}
-	for _, l := range lines {
-		r, err := runnerapi.DecodeAuditRecord([]byte(l.Line))
-		if err != nil {
-			return list, fmt.Errorf("record %d: %w", l.Seq, err)
-		}
-		r.Hash = l.Hash
-		list.Items = append(list.Items, AgentAuditRecord{r, l.Broken})
-		list.Head = runnerapi.AuditHead{Seq: l.Seq, Hash: l.Hash}
-	}
-	return list, nil
+	return list, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os/user"
 
+	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
@@ -36,7 +37,7 @@ func NewLocal(admin *administration.Admin, log zerolog.Logger) *Local {
 }
 
 func (l *Local) do(ctx context.Context, d *Description, in, _ any, run func(context.Context, *administration.Admin) error) error {
-	r := newRecord(d, l.who, "", "", l.now())
+	r := newRecord(d, l.who, "", uuid.NewString(), l.now()) // the ID joins both records
 	err := l.perform(ctx, d, in, r, run)
 	recorded := err
 	if known := refusal(err); known != nil {

@@ -3,13 +3,11 @@ package operatorapi
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -56,7 +54,7 @@ var (
 	}
 	GetOperatorAudit = Call[OperatorAuditInput, OperatorAudit]{
 		Description{Method: "GET", Path: Prefix + "audit", ID: "get-operator-audit", Role: administration.RoleAdmin, Command: "operator audit list",
-			Summary: "List what operators did, oldest first"}, getOperatorAudit,
+			Summary: "Search what operators did, newest call first"}, getOperatorAudit,
 	}
 	VerifyOperatorAudit = Call[VerifyAuditInput, audit.Report]{
 		Description{Method: "GET", Path: Prefix + "audit/verification", ID: "verify-operator-audit", Role: administration.RoleAdmin, Command: "operator audit verify",
@@ -112,58 +110,11 @@ func createOperator(ctx context.Context, a *administration.Admin, in *CreateOper
 	return a.Operators.Create(ctx, administration.OperatorOptions{Name: in.Body.Name, Role: in.Body.Role, TTL: ttl, Replace: in.Body.Replace})
 }
 
-// OperatorAuditInput selects from the operators' audit log.
-type OperatorAuditInput struct {
-	After int64 `query:"after" minimum:"-1" default:"-1" doc:"Only records after this number; -1 for the newest."`
-	Limit int   `query:"limit" minimum:"1" maximum:"10000" default:"100"`
-}
-
 // VerifyAuditInput has a head that was noted before, without which missing records at the log's end
 // go unnoticed.
 type VerifyAuditInput struct {
 	Seq  int64  `query:"seq" minimum:"0"`
 	Hash string `query:"hash" pattern:"^[0-9a-f]*$" maxLength:"64"`
-}
-
-// OperatorAudit is a part of the operators' audit log.
-type OperatorAudit struct {
-	Items []OperatorRecord    `json:"items" nullable:"false"`
-	Head  runnerapi.AuditHead `json:"head" doc:"The end of the whole log."`
-}
-
-// OperatorRecord is what an operator did, or was refused.
-type OperatorRecord struct {
-	Seq         int64                  `json:"seq"`
-	Time        time.Time              `json:"time"`
-	Operator    string                 `json:"operator" doc:"Name of the operator; local/USER for a command on the control plane's machine; openid/NAME for a person who signed in by OpenID Connect, and openid for an unknown one who was refused; agent/ID or runner/NAME for a certificate that is not an operator's."`
-	Certificate string                 `json:"certificate,omitempty" doc:"Serial number in hexadecimal."`
-	RequestID   string                 `json:"requestId,omitempty"`
-	Command     string                 `json:"command" doc:"The call's operationId."`
-	Name        string                 `json:"name,omitempty" doc:"What the call was about."`
-	Arguments   json.RawMessage        `json:"arguments,omitempty" doc:"What was sent, without secrets."`
-	Outcome     runnerapi.AuditOutcome `json:"outcome" enum:"begun,done,refused,failed"`
-	Status      int                    `json:"status,omitempty"`
-	Code        problem.Code           `json:"code,omitempty"`
-	Message     string                 `json:"message,omitempty"`
-	Lost        int64                  `json:"lost,omitempty" doc:"Records before this one that could not be kept."`
-	Prev        string                 `json:"prev"`
-	Hash        string                 `json:"hash"`
-}
-
-func getOperatorAudit(ctx context.Context, a *administration.Admin, in *OperatorAuditInput) (OperatorAudit, error) {
-	found, err := audit.Read(ctx, auditStore{a.Database()}, in.After, in.Limit)
-	if err != nil {
-		return OperatorAudit{}, err
-	}
-	list := OperatorAudit{Items: make([]OperatorRecord, len(found.Items)), Head: found.Head}
-	for i, r := range found.Items {
-		list.Items[i] = OperatorRecord{
-			Seq: r.Seq, Time: r.Time, Operator: r.Runner, Certificate: r.Certificate, RequestID: r.RequestID, Command: r.Command,
-			Name: r.Name, Arguments: r.Arguments, Outcome: r.Outcome, Status: r.Status, Code: r.Code, Message: r.Message,
-			Lost: r.Lost, Prev: r.Prev, Hash: r.Hash,
-		}
-	}
-	return list, nil
 }
 
 func verifyOperatorAudit(ctx context.Context, a *administration.Admin, in *VerifyAuditInput) (audit.Report, error) {

@@ -232,7 +232,7 @@ func TestLocal_AuditsChanges(t *testing.T) {
 	require.NoError(t, l.Close())
 
 	l = open()
-	log, err := operatorapi.GetOperatorAudit.Do(ctx, l, operatorapi.OperatorAuditInput{After: -1, Limit: 100})
+	log, err := operatorapi.GetOperatorAudit.Do(ctx, l, operatorapi.OperatorAuditInput{})
 	require.NoError(t, err)
 	var got []string
 	for _, r := range log.Items {
@@ -241,8 +241,7 @@ func TestLocal_AuditsChanges(t *testing.T) {
 		got = append(got, r.Command+" "+r.Name+" "+string(r.Outcome))
 	}
 	assert.ElementsMatch(t, []string{
-		"create-token shops begun", "create-token shops done", "revoke-token none begun", "revoke-token none refused",
-		"create-webhook pager begun", "create-webhook pager done",
+		"create-token shops done", "revoke-token none refused", "create-webhook pager done",
 	}, got)
 	report, err := operatorapi.VerifyOperatorAudit.Do(ctx, l, operatorapi.VerifyAuditInput{Seq: log.Head.Seq, Hash: log.Head.Hash})
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ const AuditLength = 20000
 
 // AuditLine is a record of an agent's audit log, as the agent keeps it.
 type AuditLine struct {
+	Place  int64 // increases along the log; numbers begin again if the agent's log does
 	Seq    int64
 	Hash   string
 	Line   string
@@ -51,10 +52,20 @@ func (t *Tx) AddAudit(ctx context.Context, agentID string, lines []AuditLine) er
 	return err
 }
 
-// Audit lists the last records of an agent's audit log, oldest first.
-func (q auditTable) Audit(ctx context.Context, agentID string, limit int) ([]AuditLine, error) {
-	return all(ctx, q.q, func(row scanner, l *AuditLine) error {
-		return row.Scan(&l.Seq, &l.Hash, &l.Line, &l.Broken, moment{&l.At})
-	}, `SELECT seq, hash, line, broken, at FROM (SELECT * FROM audit WHERE agent_id = $1 ORDER BY id DESC LIMIT $2) AS last ORDER BY id`,
-		agentID, limit)
+// AuditBack lists records of an agent's audit log before a place, newest first.
+func (q auditTable) AuditBack(ctx context.Context, agentID string, place int64, limit int) ([]AuditLine, error) {
+	return all(ctx, q.q, scanAudit, `SELECT `+auditColumns+` FROM audit WHERE agent_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3`,
+		agentID, place, limit)
+}
+
+// AuditAhead lists records of an agent's audit log from a place on, oldest first.
+func (q auditTable) AuditAhead(ctx context.Context, agentID string, place int64, limit int) ([]AuditLine, error) {
+	return all(ctx, q.q, scanAudit, `SELECT `+auditColumns+` FROM audit WHERE agent_id = $1 AND id >= $2 ORDER BY id LIMIT $3`,
+		agentID, place, limit)
+}
+
+const auditColumns = `id, seq, hash, line, broken, at`
+
+func scanAudit(row scanner, l *AuditLine) error {
+	return row.Scan(&l.Place, &l.Seq, &l.Hash, &l.Line, &l.Broken, moment{&l.At})
 }

@@ -50,7 +50,7 @@ func TestCopy(t *testing.T) {
 		func(s *store.Store) (any, error) { return s.Runners(ctx) },
 		func(s *store.Store) (any, error) { return s.Releases(ctx) },
 		func(s *store.Store) (any, error) { return s.Timeline(ctx, "a1", 10) },
-		func(s *store.Store) (any, error) { return s.Audit(ctx, "a1", 10) },
+		func(s *store.Store) (any, error) { return s.AuditAhead(ctx, "a1", 0, 10) },
 		func(s *store.Store) (any, error) { return s.Settings(ctx) },
 	} {
 		want, err := what(source)

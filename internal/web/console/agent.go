@@ -22,8 +22,6 @@ const (
 	eventsShown = 50
 	// eventsOfApps is in how many events of Apps their last states are looked for.
 	eventsOfApps = 500
-	// recordsShown is how many records of an audit log a page shows.
-	recordsShown = 100
 )
 
 // agentData is what an agent's page shows.
@@ -172,25 +170,6 @@ func failedChecks(a announce.Agent, checks *store.Checks) (list []trouble) {
 		}
 	}
 	return list
-}
-
-// auditData is what the page of an agent's audit log shows.
-type auditData struct {
-	Agent announce.Agent
-	operatorapi.AgentAudit
-}
-
-func (p *fleetPages) agentAudit(w http.ResponseWriter, r *http.Request) error {
-	return show(p.site, w, r, "agent-audit", page(r, "Audit log of an agent", "/console/", ""), func(ctx context.Context) (data auditData, err error) {
-		found, err := operatorapi.GetAgent.Do(ctx, p.opts.API, operatorapi.GetAgentInput{Agent: r.PathValue("name")})
-		if err != nil {
-			return data, err
-		}
-		data.Agent = found.Agent
-		data.AgentAudit, err = operatorapi.GetAgentAudit.Do(ctx, p.opts.API, operatorapi.AgentAuditInput{Agent: found.Agent.ID, Limit: recordsShown})
-		slices.Reverse(data.Items) // the newest first
-		return data, err
-	})
 }
 
 var agentChanges = map[string]change{

@@ -134,6 +134,7 @@ func (d *Dashboard) routes() http.Handler {
 	shown.routes().at(handlers, "/routes")
 	shown.nodes().at(handlers, "/nodes")
 	shown.audit().at(handlers, "/audit")
+	handlers["GET /audit"] = shown.auditPage
 	shown.components().at(handlers, "/components")
 	shown.updates().at(handlers, "/updates")
 	mux := http.NewServeMux()
