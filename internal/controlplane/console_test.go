@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/csv"
 	"encoding/json"
+	"html"
 	"io"
 	"net"
 	"net/http"
@@ -413,6 +414,38 @@ func TestConsole_ChangesAudited(t *testing.T) {
 	for _, want := range []string{"create-console-code done", "create-token done", "revoke-token done", "create-token refused"} {
 		assert.True(t, seen[want], "%s: %v", want, seen)
 	}
+}
+
+// TestConsole_WaitsForMachine: the page with the token shows the machine that registers with it.
+func TestConsole_WaitsForMachine(t *testing.T) {
+	p := start(t)
+	b := p.signedIn(p.operator("alice", administration.RoleOperator))
+	status, body := b.change("/console/enrolment/new", url.Values{"cluster": {"shop $(id)"}, "uses": {"2"}, "approve": {"true"}})
+	require.Equal(t, http.StatusOK, status, body)
+	text := html.UnescapeString(body)
+	for _, want := range []string{
+		"/releases/latest/download/install.sh | AGENT_TOKEN=", " CLUSTER_NAME='shop $(id)' bash", "helm install pipeops-agent ", "--set agent.clusterName='shop $(id)'",
+		"kubectl apply -f https://", "--from-literal=PIPEOPS_CONTROL_PLANE_URL=https://", "Waiting for your machine…",
+	} {
+		assert.Contains(t, text, want)
+	}
+	tokens, err := p.admin.Tokens.List(t.Context())
+	require.NoError(t, err)
+	live := "/console/live/tokens/" + tokens[0].ID
+	assert.Contains(t, body, `hx-sse:connect="`+live+`"`)
+	_, secret, _ := strings.Cut(text, "AGENT_TOKEN=")
+	secret, _, _ = strings.Cut(secret, " ")
+	token, err := controlapi.ParseToken(secret)
+	require.NoError(t, err)
+
+	page := b.stream(live)
+	page.shows("Waiting for your machine")
+	c := p.waiting("bakery", token)
+	page.shows("bakery waits for an approval")
+	_, err = p.admin.Enrolments.Approve(t.Context(), p.pending()[0].ID)
+	require.NoError(t, err)
+	require.NoError(t, c.register(token))
+	page.shows(`<a href="/console/agents/` + c.id.AgentID + `">bakery</a> is registered.`)
 }
 
 // TestConsole_SearchesAudit: a change has one row. A file has the rows of the page's filter.

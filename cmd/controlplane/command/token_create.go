@@ -53,9 +53,6 @@ its key. The agent's log shows the same fingerprint.`,
 	return cmd
 }
 
-// installer is where the newest install.sh is.
-const installer = "https://github.com/pipeops/pipeops-vm-agent/releases/latest/download/install.sh"
-
 func (a *app) createToken(ctx context.Context, admin operatorapi.Target, opts administration.TokenOptions, out cli.Output) error {
 	token, err := operatorapi.CreateToken.Do(ctx, admin, operatorapi.CreateTokenInput{Body: operatorapi.CreateTokenBody{
 		Name: opts.Name, Labels: opts.Labels, Uses: opts.Uses, TTL: operatorapi.Duration(opts.TTL), Approve: opts.Approve,
@@ -69,7 +66,7 @@ func (a *app) createToken(ctx context.Context, admin operatorapi.Target, opts ad
 	case token.Address == "":
 		a.say("The token has no address of the control plane, because it has never served. Set PIPEOPS_CONTROL_PLANE_URL beside the token.")
 	default:
-		a.say("Next, on the machine: curl -fsSL %s | AGENT_TOKEN=(the token) CLUSTER_NAME=(a name) bash", installer)
+		a.say("Next, on the machine: curl -fsSL %s | AGENT_TOKEN=(the token) CLUSTER_NAME=(a name) bash", operatorapi.Installer)
 	}
 	return err
 }

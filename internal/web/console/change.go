@@ -38,14 +38,19 @@ type outcome struct {
 // made is what the page "made" shows.
 type made struct {
 	Text, Secret, Label string
+	File                string // name to save the secret by; empty for none
 	Next, NextText      string // a command line
+	Lines               []operatorapi.InstallLines
 	Back, BackText      string
+	Live                string    // path of the stream
+	Use                 *tokenUse // of the token that was made
 }
 
 // form is what was sent, and the name in the path.
 type form struct {
-	name   string
-	values url.Values
+	name    string
+	values  url.Values
+	version string // of the control plane
 }
 
 func (f form) text(field string) string { return strings.TrimSpace(f.values.Get(field)) }
@@ -195,7 +200,7 @@ func (p *changePages) change(change change) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		ctx, cancel := context.WithTimeout(calling(r.Context()), readTimeout)
 		defer cancel()
-		out, err := change.do(ctx, p.opts.API, form{r.PathValue("name"), r.PostForm})
+		out, err := change.do(ctx, p.opts.API, form{r.PathValue("name"), r.PostForm, p.opts.Version})
 		if err != nil {
 			if p.askAgain(w, r, change, err) {
 				return nil
@@ -203,7 +208,7 @@ func (p *changePages) change(change change) web.Handler {
 			return err
 		}
 		if out.made != nil {
-			of := page(r, strings.ReplaceAll(change.title, "{name}", r.PathValue("name")), change.page, "")
+			of := page(r, strings.ReplaceAll(change.title, "{name}", r.PathValue("name")), change.page, out.made.Live)
 			of.Data = *out.made
 			p.pages.Render(w, r, http.StatusOK, "made", of)
 			return nil

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -9,9 +10,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 )
-
-// installer is where the newest install.sh is.
-const installer = "https://github.com/pipeops/pipeops-vm-agent/releases/latest/download/install.sh"
 
 const enrolmentPath = operatorapi.ConsolePath + "/enrolment"
 
@@ -118,7 +116,7 @@ var enrolmentChanges = map[string]change{
 				return outcome{}, err
 			}
 			token, err := operatorapi.RotateToken.Do(ctx, t, operatorapi.RotateTokenInput{Write: f.write(), ID: f.name, Body: operatorapi.RotateTokenBody{Overlap: overlap}})
-			return outcome{made: madeToken(token)}, err
+			return outcome{made: madeToken(token, f)}, err
 		},
 	},
 	"/tokens/{name}/revoke": {
@@ -138,9 +136,10 @@ var enrolmentChanges = map[string]change{
 
 func askToken(string, url.Values) web.Question {
 	return enrolmentQuestion(web.Question{
-		Text:   "A token lets machines register. The next page has the line to paste on them.",
+		Text:   "A token lets machines register. The next page has the lines to paste.",
 		Button: "Make the token", Command: program + " token create --name NAME --uses 1 --ttl 24h --label KEY=VALUE --approve",
 		Fields: []web.Field{
+			{Kind: "text", Name: "cluster", Label: "Name of the cluster", Hint: "For the lines to paste: a-z, 0-9 and '-'. Empty to fill it in there."},
 			{Kind: "text", Name: "name", Label: "Purpose", Hint: "Shown in the list of tokens."},
 			{Kind: "number", Required: true, Name: "uses", Label: "Number of machines", Value: "1", Max: 100_000, Hint: "0 for any number."},
 			{Kind: "text", Name: "ttl", Label: "Valid for", Value: "24h", Hint: "Such as 30m or 720h; empty for unlimited."},
@@ -166,14 +165,47 @@ func createToken(ctx context.Context, t operatorapi.Target, f form) (outcome, er
 	token, err := operatorapi.CreateToken.Do(ctx, t, operatorapi.CreateTokenInput{Write: f.write(), Body: operatorapi.CreateTokenBody{
 		Name: f.text("name"), Uses: uses, TTL: ttl, Labels: labels, Approve: f.on("approve"),
 	}})
-	return outcome{made: madeToken(token)}, err
+	return outcome{made: madeToken(token, f)}, err
 }
 
-func madeToken(token operatorapi.NewToken) *made {
+func madeToken(token operatorapi.NewToken, f form) *made {
 	return &made{
 		Text: "The token is shown here once. Anyone who has it can register a machine.", Label: "Token", Secret: token.Text,
-		NextText: "Run this line on the machine, with a name for its cluster:",
-		Next:     "curl -fsSL " + installer + " | AGENT_TOKEN=" + token.Text + " CLUSTER_NAME=NAME bash",
-		Back:     enrolmentPath, BackText: "Enrolment",
+		NextText: "Choose one way, with a name for the cluster:", Lines: token.InstallLines(cmp.Or(f.text("cluster"), "NAME"), f.version),
+		Back: enrolmentPath, BackText: "Enrolment", Live: operatorapi.ConsolePath + "/live/tokens/" + url.PathEscape(token.ID), Use: &tokenUse{},
 	}
+}
+
+// tokenUse is what came of a token that was made.
+type tokenUse struct {
+	Uses        int
+	Agent, Name string // of the last agent that registered; empty for none
+	Waiting     []operatorapi.Registration
+}
+
+// tokenLive shows which machine registers with a token.
+func (p *accessPages) tokenLive(w http.ResponseWriter, r *http.Request) error {
+	return follow(p.site, w, r, "made", func(ctx context.Context) (made, error) {
+		use, err := readTokenUse(ctx, p.opts.API, r.PathValue("name"))
+		return made{Use: &use}, err
+	})
+}
+
+func readTokenUse(ctx context.Context, t operatorapi.Target, id string) (use tokenUse, err error) {
+	tokens, err := operatorapi.ListTokens.Do(ctx, t, struct{}{})
+	if err != nil {
+		return use, err
+	}
+	for _, token := range tokens.Items {
+		if token.ID == id {
+			use.Uses, use.Agent, use.Name = token.Uses, token.LastUsedBy, cmp.Or(token.LastUsedByName, token.LastUsedBy)
+		}
+	}
+	list, err := operatorapi.ListAgents.Do(ctx, t, operatorapi.ListAgentsInput{Limit: 1})
+	for _, e := range list.Waiting {
+		if e.TokenID == id && e.State == "pending" {
+			use.Waiting = append(use.Waiting, e)
+		}
+	}
+	return use, err
 }

@@ -144,7 +144,7 @@ var operatorChanges = map[string]change{
 			}
 			text, err := credentials.Encode()
 			return outcome{made: &made{
-				Text: "The credentials are shown here once. Keep them like a password.", Label: "Credentials", Secret: string(text),
+				Text: "The credentials are shown here once. Keep them like a password.", Label: "Credentials", Secret: string(text), File: name + ".json",
 				NextText: "Save them as " + name + ".json, which only the operator can read, and open the console with them:",
 				Next:     "chmod 600 " + name + ".json && " + program + " console --credentials " + name + ".json", Back: operatorsPath, BackText: "Operators",
 			}}, err

@@ -96,7 +96,7 @@ func madeRunner(name string, c credentials.Credentials, err error) (outcome, err
 	}
 	text, err := c.Encode()
 	return outcome{made: &made{
-		Text: "The credentials are shown here once. Keep them like a password.", Label: "Credentials", Secret: string(text),
+		Text: "The credentials are shown here once. Keep them like a password.", Label: "Credentials", Secret: string(text), File: name + ".json",
 		NextText: "Save them as " + name + ".json, which only you can read, and try them:", Next: "chmod 600 " + name + ".json && pipeops-runner agents --credentials " + name + ".json",
 		Back: runnersPath, BackText: "Runners",
 	}}, err
