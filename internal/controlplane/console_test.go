@@ -333,7 +333,7 @@ func TestConsole_Roles(t *testing.T) {
 	p := start(t)
 	p.registered("shop")
 	p.issue("ops", "env=prod")
-	_, err := operatorapi.CreateWebhook.Do(t.Context(), p.first(), operatorapi.CreateWebhookInput{Body: operatorapi.CreateWebhookBody{Name: "pager", URL: "https://pager.example.com/"}})
+	_, err := operatorapi.CreateWebhook.Do(t.Context(), p.first(), operatorapi.CreateWebhookInput{Body: operatorapi.CreateWebhookBody{Name: "pager", WebhookSettings: operatorapi.WebhookSettings{URL: "https://pager.example.com/"}}})
 	require.NoError(t, err)
 	needs := map[string]string{}
 	for _, call := range operatorapi.Calls() {

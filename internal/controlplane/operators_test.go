@@ -143,7 +143,7 @@ func TestOperatorAPI_DryRun(t *testing.T) {
 	require.NoError(t, err)
 	made, err := operatorapi.CreateOperator.Do(ctx, admin, operatorapi.CreateOperatorInput{Write: dry, Body: operatorapi.CreateOperatorBody{Name: "bob", Role: "viewer"}})
 	require.NoError(t, err)
-	hook, err := operatorapi.CreateWebhook.Do(ctx, admin, operatorapi.CreateWebhookInput{Write: dry, Body: operatorapi.CreateWebhookBody{Name: "pager", URL: "https://pager.example.com/"}})
+	hook, err := operatorapi.CreateWebhook.Do(ctx, admin, operatorapi.CreateWebhookInput{Write: dry, Body: operatorapi.CreateWebhookBody{Name: "pager", WebhookSettings: operatorapi.WebhookSettings{URL: "https://pager.example.com/"}}})
 	require.NoError(t, err)
 	_, err = operatorapi.CreateHostGrant.Do(ctx, admin, operatorapi.CreateHostGrantInput{Write: dry, Host: "www.example.com", Body: operatorapi.CreateHostGrantBody{Agent: "shop"}})
 	require.NoError(t, err)

@@ -4,8 +4,10 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,4 +96,53 @@ func TestWebhook_EnableAfterGone(t *testing.T) {
 	none, err := p.admin.Webhooks.Deliveries(t.Context(), "nobody", "", 10)
 	require.NoError(t, err)
 	assert.Empty(t, none)
+}
+
+// TestConsole_ChangesWebhook makes a webhook for a chat service, changes and tests it. Notices name
+// the agent and lead to its page.
+func TestConsole_ChangesWebhook(t *testing.T) {
+	p := start(t)
+	notices, status := make(chan string, 10), atomic.Int64{}
+	status.Store(http.StatusOK)
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		notices <- r.URL.Path + " " + string(body)
+		w.WriteHeader(int(status.Load()))
+	}))
+	t.Cleanup(service.Close)
+	b := p.signedIn(p.operator("alice", administration.RoleOperator))
+	form := url.Values{"name": {"team"}, "url": {service.URL + "/one"}, "format": {"slack"}, "types": {"agent.registered", "app.*"}, "http": {"true"}}
+	code, body := b.change("/console/webhooks/new", form)
+	require.Equal(t, http.StatusOK, code, body)
+	c := p.registered("bakery")
+	await.Until(t, "the notice", func() bool { return len(notices) > 0 })
+	notice := <-notices
+	assert.Contains(t, notice, "/one {\"text\":\"*Agent bakery: registered*\\n")
+	assert.Contains(t, notice, "/console/agents/"+c.id.AgentID+"|Open in the console")
+
+	_, body = b.get("/console/webhooks/team/edit")
+	for _, want := range []string{`value="` + service.URL + `/one"`, "<option selected>slack", `value="app.*" checked`, `value="agent.registered" checked`, `value="alert.firing">`} {
+		assert.Contains(t, body, want)
+	}
+	form.Set("url", "ftp://elsewhere")
+	form["types"] = []string{"alert.firing"}
+	code, body = b.change("/console/webhooks/team/edit", form)
+	assert.Equal(t, http.StatusUnprocessableEntity, code)
+	assert.Contains(t, body, `value="alert.firing" checked`, "what was sent is shown again")
+	form.Set("url", service.URL+"/two")
+	form.Set("format", "teams")
+	code, body = b.change("/console/webhooks/team/edit", form)
+	require.Equal(t, http.StatusOK, code, body)
+	assert.Contains(t, body, "The webhook is changed.")
+	assert.Contains(t, body, "<dd>teams</dd>")
+
+	_, body = b.change("/console/webhooks/team/test", nil)
+	assert.Contains(t, body, "The receiver took the test event.")
+	assert.Contains(t, body, `<span class="mono">webhook.test</span></td>`)
+	assert.Contains(t, <-notices, `/two {"attachments":[`)
+	status.Store(http.StatusTeapot)
+	_, body = b.change("/console/webhooks/team/test", nil)
+	assert.Contains(t, body, "The receiver did not take the test event")
+	assert.Contains(t, body, "It answered 418 I&#39;m a teapot")
 }

@@ -44,7 +44,7 @@ func (q Question) Again(sent url.Values, why error) (Question, bool) {
 		return q, false
 	}
 	for i := range q.Fields {
-		q.Fields[i].Value = sent.Get(q.Fields[i].Name)
+		q.Fields[i].Value, q.Fields[i].Values = sent.Get(q.Fields[i].Name), sent[q.Fields[i].Name]
 	}
 	for i := range q.Hidden { // of a form made from an earlier generation, too: sent again, it is refused again
 		q.Hidden[i].Value = sent.Get(q.Hidden[i].Name)
@@ -71,14 +71,18 @@ func Confirmed(sent url.Values, name string) error {
 // Field is a field of a question's form.
 type Field struct {
 	Name, Label, Hint string
-	Kind              string // text, textarea, number, select, checkbox
+	Kind              string // text, textarea, number, select, checkbox, choices
 	Value             string
-	Options           []string // of a select
+	Values            []string // of choices: the chosen ones
+	Options           []string // of a select or of choices
 	Min, Max          int32    // of a number
 	Required          bool
 	// More has the field folded away, below the others.
 	More bool
 }
+
+// Chosen reports whether an option of choices is chosen.
+func (f Field) Chosen(option string) bool { return slices.Contains(f.Values, option) }
 
 // The least and the most lines that a field shows at once.
 const minRows, maxRows = 3, 16

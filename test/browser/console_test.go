@@ -144,7 +144,7 @@ func (o *office) webhook(admin *operatorapi.Client) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadGateway) }))
 	o.t.Cleanup(receiver.Close)
 	_, err := operatorapi.CreateWebhook.Do(o.t.Context(), admin, operatorapi.CreateWebhookInput{Body: operatorapi.CreateWebhookBody{
-		Name: "pager", URL: receiver.URL + "/hooks/7f3a", Types: []string{"app.failed", "agent.*"}, AllowHTTP: true, AllowPrivate: true,
+		Name: "pager", WebhookSettings: operatorapi.WebhookSettings{URL: receiver.URL + "/hooks/7f3a", Types: []string{"app.failed", "agent.*"}, AllowHTTP: true, AllowPrivate: true},
 	}})
 	require.NoError(o.t, err)
 	for i, kind := range []string{"app.failed", "agent.offline", "app.failed"} {
@@ -190,7 +190,7 @@ func TestConsole_InBrowser(t *testing.T) {
 	s.look(t, b, "console-", map[string]string{
 		"fleet": "/", "fleet-wrong": "/?show=wrong", "fleet-nothing": "/?find=nowhere", "agent": "/agents/bakery", "agent-offline": "/agents/agent00100", "agent-audit": "/agents/bakery/audit", "agent-nodes": "/agents/bakery/nodes",
 		"enrolment": "/enrolment", "token-new": "/enrolment/new", "approve": "/agents/agent00200/approve", "deny": "/agents/agent00200/deny",
-		"runners": "/runners", "runner-new": "/runners/new", "hosts": "/hosts", "webhooks": "/webhooks", "webhook": "/webhooks/pager", "webhook-new": "/webhooks/new",
+		"runners": "/runners", "runner-new": "/runners/new", "hosts": "/hosts", "webhooks": "/webhooks", "webhook": "/webhooks/pager", "webhook-new": "/webhooks/new", "webhook-edit": "/webhooks/pager/edit",
 		"announcements": "/announcements", "releases": "/releases", "ca": "/ca", "replicas": "/replicas", "operators": "/operators", "operator-new": "/operators/new", "audit": "/audit?verify=1",
 		"deploy": "/agents/bakery/deploy", "set-runner": "/operators/set-runner",
 		"label": "/agents/bakery/label?labels=env%3Dprod", "revoke": "/agents/bakery/revoke", "missing": "/agents/nowhere",

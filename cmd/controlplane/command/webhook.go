@@ -8,5 +8,5 @@ import (
 
 func newWebhook(a *app) *cobra.Command {
 	return cli.Group("webhook", "Manage webhooks, which send events to your URLs over HTTPS",
-		newWebhookCreate(a), newWebhookList(a), newWebhookTest(a), newWebhookDeliveries(a), newWebhookRotate(a), newWebhookEnable(a), newWebhookDelete(a))
+		newWebhookCreate(a), newWebhookUpdate(a), newWebhookList(a), newWebhookTest(a), newWebhookDeliveries(a), newWebhookRotate(a), newWebhookEnable(a), newWebhookDelete(a))
 }

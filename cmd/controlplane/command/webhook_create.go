@@ -7,9 +7,11 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
@@ -22,13 +24,14 @@ func newWebhookCreate(a *app) *cobra.Command {
 		Long: `Create a webhook and print its secret. From now on, the control plane sends events to the
 webhook's URL. The receiver verifies events with the secret, which cannot be shown again.
 
-Events are CloudEvents, signed as Standard Webhooks specifies. They arrive at least once, and
-those of one agent arrive in order. The control plane retries for three days when the receiver
+Events are CloudEvents, signed as Standard Webhooks specifies, or notices for a chat service. They
+arrive at least once, and those of one agent arrive in order. The control plane retries for three days when the receiver
 does not accept an event. docs/operator/webhooks.md describes the receiver.
 
 The control plane sends nothing to private addresses, or over plain HTTP, unless you allow it
 here.`,
 		Example: `  pipeops-controlplane webhook create pager --url https://pager.example.com/pipeops --type app.failed --type 'agent.*'
+  pipeops-controlplane webhook create team --url https://hooks.slack.com/services/T0/B0/KEY --format slack --type 'alert.*'
   pipeops-controlplane webhook create shops --url https://intern.example.com/hook --agents env=prod --allow-private >secret`,
 		Args: cli.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,14 +51,18 @@ here.`,
 			})
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&hook.URL, "url", "", "URL to send events to, https://HOST/PATH")
-	f.StringSliceVar(&hook.Types, "type", nil, "types of events, such as app.failed or app.* (default all)")
-	f.StringVar(&hook.Agents, "agents", "", "label selector of the agents whose events are sent, such as 'env=prod,region in (eu,us)' (default all agents)")
-	f.BoolVar(&hook.AllowHTTP, "allow-http", false, "allow http:// to a receiver on this machine")
-	f.BoolVar(&hook.AllowPrivate, "allow-private", false, "allow addresses that are not on the internet, such as 10.0.0.1")
+	addWebhookFlags(cmd.Flags(), &hook.WebhookSettings)
 	out.Add(cmd)
 	return cli.Extra(cmd, "--url")
+}
+
+func addWebhookFlags(f *pflag.FlagSet, s *operatorapi.WebhookSettings) {
+	f.StringVar(&s.URL, "url", "", "URL to send events to, https://HOST/PATH")
+	f.StringVar(&s.Format, "format", webhook.FormatCloudEvents, "what requests hold: the event as cloudevents, or a notice for slack, discord or teams")
+	f.StringSliceVar(&s.Types, "type", nil, "types of events, such as app.failed or app.* (default all)")
+	f.StringVar(&s.Agents, "agents", "", "label selector of the agents whose events are sent, such as 'env=prod,region in (eu,us)' (default all agents)")
+	f.BoolVar(&s.AllowHTTP, "allow-http", false, "allow http:// to a receiver on this machine")
+	f.BoolVar(&s.AllowPrivate, "allow-private", false, "allow addresses that are not on the internet, such as 10.0.0.1")
 }
 
 // printWebhook prints a webhook's secret, which is shown only here.

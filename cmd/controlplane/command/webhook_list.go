@@ -10,6 +10,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 )
 
 func newWebhookList(a *app) *cobra.Command {
@@ -38,7 +39,7 @@ func newWebhookList(a *app) *cobra.Command {
 }
 
 func webhookTable(w io.Writer, lines []operatorapi.Webhook) {
-	cli.Row(w, "NAME", "STATE", "TYPES", "AGENTS", "WAITING", "GIVEN UP", "CREATED", "URL")
+	cli.Row(w, "NAME", "STATE", "FORMAT", "TYPES", "AGENTS", "WAITING", "GIVEN UP", "CREATED", "URL")
 	for _, l := range lines {
 		state, types, agents := "on", strings.Join(l.Types, ","), l.Agents
 		if !l.DisabledAt.IsZero() {
@@ -48,6 +49,6 @@ func webhookTable(w io.Writer, lines []operatorapi.Webhook) {
 		if agents == "" {
 			agents = "all"
 		}
-		cli.Row(w, l.Name, state, types, agents, l.Pending, l.GivenUp, cli.Ago(l.CreatedAt), l.URL)
+		cli.Row(w, l.Name, state, cmp.Or(l.Format, webhook.FormatCloudEvents), types, agents, l.Pending, l.GivenUp, cli.Ago(l.CreatedAt), l.URL)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,13 +20,13 @@ const (
 	maxWebhooks = 100
 	// webhookOverlap is how long the old secret signs, too, after a new one was made.
 	webhookOverlap = 24 * time.Hour
-	// typeTest is the type of what `webhook test` sends. It is in no timeline.
-	typeTest = announce.TypePrefix + "webhook.test"
 )
 
-// WebhookOptions describe a new webhook.
+// WebhookOptions describe a webhook.
 type WebhookOptions struct {
 	Name, URL string
+	// Format is that of the requests; empty for CloudEvents.
+	Format string
 	// Types are those of the events; none means all.
 	Types []string
 	// Agents are those whose events it gets.
@@ -39,7 +40,7 @@ func (o *WebhookOptions) validate() error {
 	if !runnerName.MatchString(o.Name) {
 		return invalid("use a-z, 0-9 and '-', at most 63 characters", "%q is not a valid webhook name", o.Name)
 	}
-	return asInvalid(errors.Join(webhook.CheckURL(o.URL, o.AllowHTTP, o.AllowPrivate), webhook.CheckTypes(o.Types)))
+	return asInvalid(errors.Join(webhook.CheckURL(o.URL, o.AllowHTTP, o.AllowPrivate), webhook.CheckFormat(o.Format), webhook.CheckTypes(o.Types)))
 }
 
 // Create creates a webhook. Its Secret can be shown now and never again.
@@ -48,9 +49,9 @@ func (a *Webhooks) Create(ctx context.Context, o WebhookOptions) (store.Webhook,
 		return store.Webhook{}, err
 	}
 	hook := store.Webhook{
-		Name: o.Name, URL: o.URL, Types: o.Types, Agents: o.Agents.String(), AllowHTTP: o.AllowHTTP, AllowPrivate: o.AllowPrivate,
-		Secret: webhook.NewSecret(), CreatedAt: a.now(),
+		Name: o.Name, Secret: webhook.NewSecret(), CreatedAt: a.now(),
 	}
+	o.set(&hook)
 	return hook, a.store.Update(ctx, func(tx *store.Tx) error {
 		there, err := tx.Webhooks(ctx)
 		if err != nil {
@@ -66,6 +67,22 @@ func (a *Webhooks) Create(ctx context.Context, o WebhookOptions) (store.Webhook,
 		}
 		return tx.PutWebhook(ctx, hook)
 	})
+}
+
+func (o *WebhookOptions) set(hook *store.Webhook) {
+	hook.URL, hook.Format, hook.Types, hook.Agents, hook.AllowHTTP, hook.AllowPrivate = o.URL, o.Format, o.Types, o.Agents.String(), o.AllowHTTP, o.AllowPrivate
+	if hook.Format == webhook.FormatCloudEvents {
+		hook.Format = "" // the default
+	}
+}
+
+// Update changes where a webhook's events are sent, and which ones from now on. Those that wait are
+// sent there too. The secret stays.
+func (a *Webhooks) Update(ctx context.Context, o WebhookOptions) (store.Webhook, error) {
+	if err := o.validate(); err != nil {
+		return store.Webhook{}, err
+	}
+	return a.changeWebhook(ctx, o.Name, o.set)
 }
 
 // WebhookStatus is a webhook and how it does. It holds no secret.
@@ -149,7 +166,8 @@ func (a *Webhooks) Deliveries(ctx context.Context, name string, state store.Deli
 	return a.store.Deliveries(ctx, name, state, limit)
 }
 
-// Test sends one event of type io.pipeops.webhook.test, at once, from this process.
+// Test sends one event of type io.pipeops.webhook.test, at once, from this process. The result is
+// among the webhook's deliveries.
 func (a *Webhooks) Test(ctx context.Context, name string, o webhook.Options) (webhook.Result, error) {
 	hook, err := findWebhook(ctx, a.store, name)
 	if err != nil {
@@ -161,7 +179,7 @@ func (a *Webhooks) Test(ctx context.Context, name string, o webhook.Options) (we
 	}
 	id := uuid.NewString()
 	body, err := json.Marshal(map[string]any{
-		"specversion": "1.0", "id": id, "source": "/installations/" + installation, "type": typeTest, "time": a.now().UTC(),
+		"specversion": "1.0", "id": id, "source": "/installations/" + installation, "type": webhook.TypeTest, "time": a.now().UTC(),
 		"datacontenttype": "application/json", "data": map[string]string{"webhook": name},
 	})
 	if err != nil {
@@ -170,5 +188,14 @@ func (a *Webhooks) Test(ctx context.Context, name string, o webhook.Options) (we
 	o.Now = a.now
 	sender := webhook.NewSender(hook, o)
 	defer sender.Close()
-	return sender.Send(ctx, id, body), nil
+	began := a.now()
+	result := sender.Send(ctx, id, body)
+	done := store.Delivery{
+		Webhook: name, EventID: id, Type: strings.TrimPrefix(webhook.TypeTest, announce.TypePrefix), State: store.DeliveryDelivered, Attempts: 1,
+		CreatedAt: began, TriedAt: began, NextAt: began, Status: result.Status,
+	}
+	if result.Err != nil {
+		done.State, done.Error = store.DeliveryGivenUp, result.Err.Error()
+	}
+	return result, a.store.AddDelivery(ctx, done)
 }

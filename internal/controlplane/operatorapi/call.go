@@ -71,7 +71,7 @@ func calls() []anyCall {
 		&ListAgents, &GetAgent, &GetTimeline, &GetAgentAudit, &LabelAgent, &ApproveAgent, &DenyAgent, &RevokeAgent, &DeleteAgent,
 		&ListAgentNodes, &ListAgentObjects, &GetApp, &ListAppChoices, &DeployApp, &RestartApp, &PauseApp, &ResumeApp, &ScaleApp, &RollbackApp, &DeleteApp,
 		&ListRunners, &CreateRunner, &GrantRunner, &RevokeRunner,
-		&ListWebhooks, &CreateWebhook, &RotateWebhook, &EnableWebhook, &TestWebhook, &DeleteWebhook, &ListDeliveries,
+		&ListWebhooks, &CreateWebhook, &UpdateWebhook, &RotateWebhook, &EnableWebhook, &TestWebhook, &DeleteWebhook, &ListDeliveries,
 		&ListReleases, &CreateOffer, &DeleteOffer,
 		&ListRoutes, &ListHostGrants, &CreateHostGrant, &DeleteHostGrant, &GetGatewayCA,
 		&ListDeadLetters, &RequeueDeadLetters, &DeleteDeadLetters,

@@ -217,7 +217,7 @@ func TestLocal_AuditsChanges(t *testing.T) {
 	require.NoError(t, err)
 	_, err = operatorapi.RevokeToken.Do(ctx, l, operatorapi.TokenInput{ID: "none"})
 	admintest.Refused(t, err, problem.NotFound)
-	_, err = operatorapi.CreateWebhook.Do(ctx, l, operatorapi.CreateWebhookInput{Body: operatorapi.CreateWebhookBody{Name: "pager", URL: "https://hooks.example.com/SECRET"}})
+	_, err = operatorapi.CreateWebhook.Do(ctx, l, operatorapi.CreateWebhookInput{Body: operatorapi.CreateWebhookBody{Name: "pager", WebhookSettings: operatorapi.WebhookSettings{URL: "https://hooks.example.com/SECRET"}}})
 	require.NoError(t, err)
 	rotation, err := operatorapi.RotateCA.Do(ctx, l, operatorapi.RotateCAInput{Write: dry, Step: ca.Start})
 	require.NoError(t, err)

@@ -19,6 +19,18 @@ var (
 		Description{Method: "POST", Path: Prefix + "webhooks", ID: "create-webhook", Role: administration.RoleOperator, Command: "webhook create",
 			Summary: "Create a webhook and its secret", Once: true, Hidden: []string{"url"}}, createWebhook,
 	}
+	UpdateWebhook = Call[UpdateWebhookInput, Webhook]{
+		Description{Method: "PUT", Path: Prefix + "webhooks/{webhook}", ID: "update-webhook", Role: administration.RoleOperator, Command: "webhook update",
+			Summary: "Change where a webhook sends, and which events", Hidden: []string{"url"}},
+		func(ctx context.Context, a *administration.Admin, in *UpdateWebhookInput) (Webhook, error) {
+			options, err := in.Body.options(in.Webhook)
+			if err != nil {
+				return Webhook{}, err
+			}
+			hook, err := a.Webhooks.Update(ctx, options)
+			return webhookOf(administration.WebhookStatus{Webhook: hook}), err
+		},
+	}
 	RotateWebhook = Call[WebhookInput, NewWebhook]{
 		Description{Method: "POST", Path: Prefix + "webhooks/{webhook}/rotate", ID: "rotate-webhook", Role: administration.RoleOperator, Command: "webhook rotate",
 			Summary: "Create a new secret for a webhook", Once: true},
@@ -64,8 +76,21 @@ type CreateWebhookInput struct {
 
 // CreateWebhookBody describes a webhook.
 type CreateWebhookBody struct {
-	Name         string   `json:"name" minLength:"1" maxLength:"63"`
+	Name string `json:"name" minLength:"1" maxLength:"63"`
+	WebhookSettings
+}
+
+// UpdateWebhookInput changes a webhook.
+type UpdateWebhookInput struct {
+	Write
+	Webhook string `path:"webhook" maxLength:"63"`
+	Body    WebhookSettings
+}
+
+// WebhookSettings are what an operator sets of a webhook.
+type WebhookSettings struct {
 	URL          string   `json:"url" minLength:"1" maxLength:"2048" doc:"URL to send events to."`
+	Format       string   `json:"format,omitempty" enum:"cloudevents,slack,discord,teams" doc:"What requests hold: the event as CloudEvents, which is the default, or a notice for a chat service."`
 	Types        []string `json:"types,omitempty" maxItems:"100" doc:"Types of events, such as app.failed or app.*; all if absent."`
 	Agents       string   `json:"agents,omitempty" maxLength:"4096" doc:"Label selector of the agents whose events are sent; all if absent."`
 	AllowHTTP    bool     `json:"allowHttp,omitempty" doc:"Allow http:// to a receiver on the control plane's machine."`
@@ -76,6 +101,7 @@ type CreateWebhookBody struct {
 type Webhook struct {
 	Name         string    `json:"name"`
 	URL          string    `json:"url"`
+	Format       string    `json:"format,omitempty" doc:"Absent for CloudEvents."`
 	Types        []string  `json:"types,omitempty"`
 	Agents       string    `json:"agents,omitempty"`
 	AllowHTTP    bool      `json:"allowHttp,omitempty"`
@@ -123,7 +149,7 @@ type Delivery struct {
 
 func webhookOf(s administration.WebhookStatus) Webhook {
 	return Webhook{
-		Name: s.Name, URL: s.URL, Types: s.Types, Agents: s.Agents, AllowHTTP: s.AllowHTTP, AllowPrivate: s.AllowPrivate, CreatedAt: s.CreatedAt,
+		Name: s.Name, URL: s.URL, Format: s.Format, Types: s.Types, Agents: s.Agents, AllowHTTP: s.AllowHTTP, AllowPrivate: s.AllowPrivate, CreatedAt: s.CreatedAt,
 		DisabledAt: s.DisabledAt, Reason: s.Reason, Pending: s.Counts[store.DeliveryPending], GivenUp: s.Counts[store.DeliveryGivenUp],
 	}
 }
@@ -147,16 +173,18 @@ func listWebhooks(ctx context.Context, a *administration.Admin, _ *struct{}) (Li
 }
 
 func createWebhook(ctx context.Context, a *administration.Admin, in *CreateWebhookInput) (NewWebhook, error) {
-	grant, err := grantOf(in.Body.Agents)
+	options, err := in.Body.options(in.Body.Name)
 	if err != nil {
 		return NewWebhook{}, err
 	}
-	return newWebhookOf(a, func() (store.Webhook, error) {
-		return a.Webhooks.Create(ctx, administration.WebhookOptions{
-			Name: in.Body.Name, URL: in.Body.URL, Types: in.Body.Types, Agents: grant,
-			AllowHTTP: in.Body.AllowHTTP, AllowPrivate: in.Body.AllowPrivate,
-		})
-	})
+	return newWebhookOf(a, func() (store.Webhook, error) { return a.Webhooks.Create(ctx, options) })
+}
+
+func (s *WebhookSettings) options(name string) (administration.WebhookOptions, error) {
+	grant, err := grantOf(s.Agents)
+	return administration.WebhookOptions{
+		Name: name, URL: s.URL, Format: s.Format, Types: s.Types, Agents: grant, AllowHTTP: s.AllowHTTP, AllowPrivate: s.AllowPrivate,
+	}, err
 }
 
 func testWebhook(ctx context.Context, a *administration.Admin, in *WebhookInput) (WebhookTest, error) {

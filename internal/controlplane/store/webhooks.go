@@ -10,6 +10,8 @@ import (
 type Webhook struct {
 	Name string
 	URL  string
+	// Format is that of the requests; empty for CloudEvents.
+	Format string
 	// Types are those of the events, such as app.failed or app.*; none means all.
 	Types []string
 	// Agents is a selector of labels; empty means all.
@@ -56,10 +58,10 @@ type Delivery struct {
 	Error                      string
 }
 
-const webhookColumns = `name, url, types, agents, allow_http, allow_private, secret, previous_secret, previous_until, created_at, disabled_at, reason`
+const webhookColumns = `name, url, format, types, agents, allow_http, allow_private, secret, previous_secret, previous_until, created_at, disabled_at, reason`
 
 func scanWebhook(row scanner, w *Webhook) error {
-	return row.Scan(&w.Name, &w.URL, document{&w.Types}, &w.Agents, &w.AllowHTTP, &w.AllowPrivate, &w.Secret, &w.Previous,
+	return row.Scan(&w.Name, &w.URL, &w.Format, document{&w.Types}, &w.Agents, &w.AllowHTTP, &w.AllowPrivate, &w.Secret, &w.Previous,
 		moment{&w.PreviousUntil}, moment{&w.CreatedAt}, moment{&w.DisabledAt}, &w.Reason)
 }
 
@@ -78,12 +80,12 @@ func (q webhookTable) Webhook(ctx context.Context, name string) (Webhook, error)
 
 // PutWebhook writes one, new or not.
 func (q webhookTable) PutWebhook(ctx context.Context, w Webhook) error {
-	_, err := q.exec(ctx, `INSERT INTO webhooks (`+webhookColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-		ON CONFLICT (name) DO UPDATE SET url = excluded.url, types = excluded.types, agents = excluded.agents,
+	_, err := q.exec(ctx, `INSERT INTO webhooks (`+webhookColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+		ON CONFLICT (name) DO UPDATE SET url = excluded.url, format = excluded.format, types = excluded.types, agents = excluded.agents,
 			allow_http = excluded.allow_http, allow_private = excluded.allow_private, secret = excluded.secret,
 			previous_secret = excluded.previous_secret, previous_until = excluded.previous_until,
 			disabled_at = excluded.disabled_at, reason = excluded.reason`,
-		w.Name, w.URL, asJSON(w.Types), w.Agents, truth(w.AllowHTTP), truth(w.AllowPrivate), w.Secret, w.Previous,
+		w.Name, w.URL, w.Format, asJSON(w.Types), w.Agents, truth(w.AllowHTTP), truth(w.AllowPrivate), w.Secret, w.Previous,
 		micros(w.PreviousUntil), micros(w.CreatedAt), micros(w.DisabledAt), w.Reason)
 	return err
 }
@@ -123,6 +125,13 @@ func (t *Tx) QueueDelivery(ctx context.Context, d Delivery, most int) error {
 	_, err = t.exec(ctx, `UPDATE deliveries SET state = $1, body = '', error = 'too many were waiting' WHERE webhook = $2 AND state = 'pending' AND id <=
 		(SELECT id FROM deliveries WHERE webhook = $2 AND state = 'pending' ORDER BY id DESC LIMIT 1 OFFSET $3)`,
 		DeliveryGivenUp, d.Webhook, most)
+	return err
+}
+
+// AddDelivery adds a delivery that is done, such as that of a test.
+func (q webhookTable) AddDelivery(ctx context.Context, d Delivery) error {
+	_, err := q.exec(ctx, `INSERT INTO deliveries (`+deliveryColumns+`) VALUES ($1, $2, $3, $4, $5, '', $6, $7, $8, $9, $10, $11, $12)`,
+		d.Webhook, d.EventID, d.AgentID, d.Sequence, d.Type, d.State, d.Attempts, micros(d.CreatedAt), micros(d.TriedAt), micros(d.NextAt), d.Status, d.Error)
 	return err
 }
 

@@ -54,6 +54,10 @@ func NewDispatcher(s *store.Store, o Options, log zerolog.Logger) *Dispatcher {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	o.agentName = func(ctx context.Context, id string) string {
+		agent, _ := s.Agent(ctx, id) // a deleted agent has its ID
+		return agent.Name
+	}
 	return &Dispatcher{
 		store: s, options: o, log: log.With().Str("part", "webhooks").Logger(), now: o.Now, wake: s.Due,
 		firstRetry: firstRetry,
@@ -165,7 +169,7 @@ func (d *Dispatcher) reconcile(ctx context.Context, queues map[string]*queue) er
 // same reports whether two are sent to in the same way. Whom they are for does not matter here:
 // that was decided when an event was queued.
 func same(a, b store.Webhook) bool {
-	return a.URL == b.URL && a.AllowHTTP == b.AllowHTTP && a.AllowPrivate == b.AllowPrivate &&
+	return a.URL == b.URL && a.Format == b.Format && a.AllowHTTP == b.AllowHTTP && a.AllowPrivate == b.AllowPrivate &&
 		a.Secret == b.Secret && a.Previous == b.Previous && a.PreviousUntil.Equal(b.PreviousUntil) && a.CreatedAt.Equal(b.CreatedAt)
 }
 

@@ -21,6 +21,23 @@ var types = []announce.Type{
 // groups are what a webhook may be for instead of single types.
 var groups = []string{"agent.*", "app.*", "route.*", "alert.*"}
 
+// TypeTest is the type of what `webhook test` sends. It is in no timeline.
+const TypeTest = announce.TypePrefix + "webhook.test"
+
+// Types returns what a webhook may be for: each group, and the types of the group after it.
+func Types() []string {
+	var list []string
+	for _, group := range groups {
+		list = append(list, group)
+		for _, t := range types {
+			if strings.HasPrefix(string(t), strings.TrimSuffix(group, "*")) {
+				list = append(list, string(t))
+			}
+		}
+	}
+	return list
+}
+
 // CheckTypes returns an error for an invalid list of types.
 func CheckTypes(list []string) error {
 	for _, t := range list {

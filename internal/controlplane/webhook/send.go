@@ -15,7 +15,6 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
 const (
@@ -30,10 +29,9 @@ const (
 
 // Sender calls one webhook's receiver. Close it in the end.
 type Sender struct {
-	hook      store.Webhook
-	client    *http.Client
-	userAgent string
-	now       func() time.Time
+	hook    store.Webhook
+	client  *http.Client
+	options Options
 }
 
 // Options configure all senders.
@@ -41,6 +39,8 @@ type Options struct {
 	// TLS has the CAs that receivers' certificates may be of; nil means the machine's.
 	TLS       tlsfiles.Source
 	UserAgent string
+	// Console is the console's URL, for links in notices; empty for no links.
+	Console string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Tried, if set, is called with each delivery's state after an attempt of a Dispatcher; a
@@ -48,6 +48,8 @@ type Options struct {
 	Tried func(store.DeliveryState)
 
 	callTimeout time.Duration // 0 is the usual one
+	// agentName returns what an agent is called; empty if that is unknown. It may be nil.
+	agentName func(ctx context.Context, id string) string
 }
 
 // NewSender returns a sender. Nothing that it does goes through a proxy: the check of the
@@ -66,7 +68,7 @@ func NewSender(hook store.Webhook, o Options) *Sender {
 		MaxConnsPerHost:        lanesAtATime,
 		IdleConnTimeout:        idleFor,
 	}
-	return &Sender{hook: hook, userAgent: o.UserAgent, now: o.Now, client: &http.Client{
+	return &Sender{hook: hook, options: o, client: &http.Client{
 		Transport: tlsfiles.NewTransport(transport, o.TLS), Timeout: timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -90,8 +92,12 @@ func (r Result) Gone() bool { return r.Status == http.StatusGone }
 
 // Send sends one event. Its errors contain neither the URL, which may be secret, nor anything of
 // the receiver's answer.
-func (s *Sender) Send(ctx context.Context, id string, body []byte) Result {
-	req, err := s.request(ctx, id, body)
+func (s *Sender) Send(ctx context.Context, id string, event []byte) Result {
+	body, kind, err := s.formatted(ctx, event)
+	if err != nil {
+		return Result{Err: err}
+	}
+	req, err := s.request(ctx, id, body, kind)
 	if err != nil {
 		return Result{Err: err}
 	}
@@ -109,13 +115,13 @@ func (s *Sender) Send(ctx context.Context, id string, body []byte) Result {
 		r.Err = fmt.Errorf("it answered %d: redirects are not followed; make a webhook with the address that it leads to", r.Status)
 	default:
 		r.Err = fmt.Errorf("it answered %d %s", r.Status, http.StatusText(r.Status))
-		r.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), s.now())
+		r.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), s.options.Now())
 	}
 	return r
 }
 
-func (s *Sender) request(ctx context.Context, id string, body []byte) (*http.Request, error) {
-	at, secrets := s.now(), []string{s.hook.Secret}
+func (s *Sender) request(ctx context.Context, id string, body []byte, kind string) (*http.Request, error) {
+	at, secrets := s.options.Now(), []string{s.hook.Secret}
 	if s.hook.Previous != "" && at.Before(s.hook.PreviousUntil) {
 		secrets = append(secrets, s.hook.Previous)
 	}
@@ -127,8 +133,8 @@ func (s *Sender) request(ctx context.Context, id string, body []byte) (*http.Req
 	if err != nil {
 		return nil, errors.New("the webhook's URL cannot be read; delete it and recreate it")
 	}
-	req.Header.Set("Content-Type", announce.ContentType)
-	req.Header.Set("User-Agent", s.userAgent)
+	req.Header.Set("Content-Type", kind)
+	req.Header.Set("User-Agent", s.options.UserAgent)
 	req.Header.Set(headerID, id)
 	req.Header.Set(headerTimestamp, strconv.FormatInt(at.Unix(), 10))
 	req.Header.Set(headerSignature, signature)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 )
@@ -68,28 +69,60 @@ func webhookChange(call, verb, title, text, button string, danger bool, do func(
 	}}
 }
 
+// webhookFields are the fields of a form for a webhook, as it is.
+func webhookFields(hook operatorapi.Webhook) []web.Field {
+	return []web.Field{
+		{Kind: "text", Name: "url", Label: "URL", Required: true, Value: hook.URL, Hint: "Where events are sent."},
+		{Kind: "select", Name: "format", Label: "Format", Value: hook.Format, Options: webhook.Formats, Hint: "The others than cloudevents are notices for the incoming webhook of a chat service."},
+		{Kind: "choices", Name: "types", Label: "Types of events", Values: hook.Types, Options: webhook.Types(), Hint: "None chosen stands for all, app.* for all that begin with app."},
+		{Kind: "text", Name: "agents", Label: "Agents", Value: hook.Agents, Hint: "A label selector, such as env=prod. Empty for all agents."},
+		{Kind: "checkbox", Name: "private", Label: "Allow addresses that are not on the internet", Value: strconv.FormatBool(hook.AllowPrivate)},
+		{Kind: "checkbox", Name: "http", Label: "Allow http to a receiver on the control plane's machine", Value: strconv.FormatBool(hook.AllowHTTP)},
+	}
+}
+
+func webhookSettings(f form) operatorapi.WebhookSettings {
+	return operatorapi.WebhookSettings{
+		URL: f.text("url"), Format: f.text("format"), Types: f.values["types"], Agents: f.text("agents"), AllowPrivate: f.on("private"), AllowHTTP: f.on("http"),
+	}
+}
+
 var webhookChanges = map[string]change{
 	"/webhooks/new": {
 		call: operatorapi.CreateWebhook.ID, title: "Create a webhook", page: webhooksPath,
 		ask: func(string, url.Values) web.Question {
 			return web.Question{
 				Text:   "From now on, events go to the URL. The next page has the secret that the receiver verifies them with.",
-				Button: "Create the webhook", Command: program + " webhook create NAME --url URL --type 'app.*' --agents SELECTOR",
+				Button: "Create the webhook", Command: program + " webhook create NAME --url URL --format FORMAT --type 'app.*' --agents SELECTOR",
 				Back: webhooksPath, BackText: "Webhooks",
-				Fields: []web.Field{
-					{Kind: "text", Name: "name", Label: "Name", Required: true, Hint: "a-z, 0-9 and '-'."},
-					{Kind: "text", Name: "url", Label: "URL", Required: true, Hint: "Where events are sent."},
-					{Kind: "text", Name: "types", Label: "Types of events", Hint: "Such as app.failed agent.*, separated by spaces. Empty for all."},
-					{Kind: "text", Name: "agents", Label: "Agents", Hint: "A label selector, such as env=prod. Empty for all agents."},
-					{Kind: "checkbox", Name: "private", Label: "Allow addresses that are not on the internet"},
-				},
+				Fields: append([]web.Field{{Kind: "text", Name: "name", Label: "Name", Required: true, Hint: "a-z, 0-9 and '-'."}}, webhookFields(operatorapi.Webhook{})...),
 			}
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
 			hook, err := operatorapi.CreateWebhook.Do(ctx, t, operatorapi.CreateWebhookInput{Write: f.write(), Body: operatorapi.CreateWebhookBody{
-				Name: f.text("name"), URL: f.text("url"), Types: words(f.text("types")), Agents: f.text("agents"), AllowPrivate: f.on("private"),
+				Name: f.text("name"), WebhookSettings: webhookSettings(f),
 			}})
 			return madeWebhook(hook, err)
+		},
+	},
+	"/webhooks/{name}/edit": {
+		call: operatorapi.UpdateWebhook.ID, title: "Change {name}", page: webhooksPath,
+		askOf: func(ctx context.Context, t operatorapi.Target, name string, _ url.Values) (web.Question, error) {
+			list, err := operatorapi.ListWebhooks.Do(ctx, t, struct{}{})
+			hook := operatorapi.Webhook{}
+			for _, h := range list.Items {
+				if h.Name == name {
+					hook = h
+				}
+			}
+			return webhookQuestion(name, web.Question{
+				Text:   "Events that wait go to the new URL, too. The secret stays.",
+				Button: "Change the webhook", Command: web.CommandLine(program+" webhook update", name, "--url", hook.URL), Fields: webhookFields(hook),
+			}), err
+		},
+		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
+			_, err := operatorapi.UpdateWebhook.Do(ctx, t, operatorapi.UpdateWebhookInput{Write: f.write(), Webhook: f.name, Body: webhookSettings(f)})
+			return outcome{to: webhookPath(f.name), done: "update-webhook"}, err
 		},
 	},
 	"/webhooks/{name}/rotate": webhookChange(operatorapi.RotateWebhook.ID, "rotate", "Make a new secret for {name}",
@@ -107,11 +140,11 @@ var webhookChanges = map[string]change{
 		"A test event is sent now.", "Send a test event", false,
 		func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
 			result, err := operatorapi.TestWebhook.Do(ctx, t, operatorapi.WebhookInput{Write: f.write(), Webhook: f.name})
-			text := "The receiver took the test event, with status " + strconv.Itoa(result.Status) + "."
+			done := "test-webhook"
 			if result.Error != "" {
-				text = "The receiver did not take the test event: " + result.Error + "."
+				done = "test-webhook-failed"
 			}
-			return outcome{made: &made{Text: text, Back: webhookPath(f.name), BackText: f.name}}, err
+			return outcome{to: webhookPath(f.name), done: done}, err
 		}),
 	"/webhooks/{name}/delete": webhookChange(operatorapi.DeleteWebhook.ID, "delete", "Delete {name}",
 		"The webhook is deleted, with the events that wait for it.", "Delete the webhook", true,

@@ -307,6 +307,7 @@ CREATE TABLE certificate_failures (
 CREATE TABLE webhooks (
     name            TEXT PRIMARY KEY,
     url             TEXT   NOT NULL,
+    format          TEXT   NOT NULL,
     types           TEXT   NOT NULL,
     agents          TEXT   NOT NULL,
     allow_http      BIGINT NOT NULL,

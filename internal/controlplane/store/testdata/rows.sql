@@ -32,8 +32,8 @@ INSERT INTO host_claims (agent_id, host, proof, claimed_at, proven_at, checked_a
 INSERT INTO host_grants (host, agent_id, granted_at) VALUES ('www.example.com', 'a1', 1763000008200000);
 INSERT INTO gateway_files (name, sealed, size, modified_at) VALUES ('certificates/x/x.crt', 'c2VhbGVk', 6, 1763000008300000);
 INSERT INTO gateway_locks (name, holder, until) VALUES ('issue_cert_x', 'n1', 1763000068300000);
-INSERT INTO webhooks (name, url, types, agents, allow_http, allow_private, secret, previous_secret, previous_until, created_at, disabled_at, reason)
-  VALUES ('pager', 'https://pager.example.com/hook', '["app.failed"]', 'zone=a', 0, 0, 'whsec_c2VjcmV0', '', 0, 1763000009000000, 0, '');
+INSERT INTO webhooks (name, url, format, types, agents, allow_http, allow_private, secret, previous_secret, previous_until, created_at, disabled_at, reason)
+  VALUES ('pager', 'https://pager.example.com/hook', 'slack', '["app.failed"]', 'zone=a', 0, 0, 'whsec_c2VjcmV0', '', 0, 1763000009000000, 0, '');
 INSERT INTO deliveries (webhook, event_id, agent_id, sequence, type, body, state, attempts, created_at, tried_at, next_at, status, error)
   VALUES ('pager', 'e2', 'a1', 2, 'agent.online', '{}', 'pending', 1, 1763000009000000, 1763000009000000, 1763000019000000, 503, 'it answered 503');
 INSERT INTO peers (id, version, peer_address, tunnel_address, edge_address, started_at, lease_until)
