@@ -163,7 +163,7 @@ func (p *deployPages) sent(w http.ResponseWriter, r *http.Request) error {
 		return p.show(w, r, http.StatusOK, data)
 	}
 	in := operatorapi.DeployAppInput{
-		Write: form{key.Agent, r.PostForm}.write(), AppKey: key, Body: operatorapi.DeployAppBody{Spec: spec, Generation: data.Generation},
+		Write: form{name: key.Agent, values: r.PostForm}.write(), AppKey: key, Body: operatorapi.DeployAppBody{Spec: spec, Generation: data.Generation},
 	}
 	if r.PostForm.Get(fieldTo) == viewPreview {
 		in.DryRun, in.IdempotencyKey = true, ""
