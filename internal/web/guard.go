@@ -172,6 +172,30 @@ func (g *Guard) session(r *http.Request) (*Session, error) {
 	return g.Sessions.Find(r.Context(), cookie.Value)
 }
 
+// signedOut has a person sign in, who arrives at the page of the request then. A form that was sent
+// comes back: the page's script has kept what was typed.
+func (g *Guard) signedOut(w http.ResponseWriter, r *http.Request) {
+	why := problem.Errorf(problem.Unauthorized, g.Pages.SignIn, "you are not signed in")
+	switch {
+	case r.Header.Get("Sec-Fetch-Dest") == "empty": // a stream
+		g.Pages.Error(w, r, why)
+	case r.Method != http.MethodGet:
+		again := g.shown(r)
+		g.remember(w, r, again)
+		if g.Form {
+			g.Pages.Render(w, r, http.StatusUnauthorized, "sign-in", Page{Title: "Sign in", Again: again})
+			return
+		}
+		g.Pages.refuse(w, r, why, again)
+	case g.Form:
+		g.remember(w, r, r.URL.RequestURI())
+		http.Redirect(w, r, g.Pages.Base+EnterPath, http.StatusSeeOther)
+	default:
+		g.remember(w, r, r.URL.RequestURI())
+		g.Pages.Error(w, r, why)
+	}
+}
+
 // withSession passes a request on, or ends its session.
 func (g *Guard) withSession(w http.ResponseWriter, r *http.Request) {
 	session, err := g.session(r)
@@ -179,20 +203,17 @@ func (g *Guard) withSession(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		g.Pages.Error(w, r, err)
 		return
-	case session == nil && g.Form && r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Dest") != "empty":
-		g.remember(w, r)
-		http.Redirect(w, r, g.Pages.Base+EnterPath, http.StatusSeeOther)
-		return
 	case session == nil:
-		g.Pages.Error(w, r, problem.Errorf(problem.Unauthorized, g.Pages.SignIn, "you are not signed in"))
+		g.signedOut(w, r)
 		return
 	}
-	signedOut := r
-	r = r.WithContext(context.WithValue(r.Context(), sessionKey{}, session))
+	signedOut, signedIn := r, *session
+	signedIn.find = g.Sessions.Find
+	r = r.WithContext(context.WithValue(r.Context(), sessionKey{}, &signedIn))
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		if !session.genuine(r.PostFormValue(csrfField)) {
-			g.Pages.Error(w, r, problem.Errorf(problem.Forbidden, "load the page again and repeat what you did", "the form is not of this session"))
+			g.Pages.refuse(w, r, problem.Errorf(problem.Forbidden, "open the form again and send it", "the form is not of this session"), g.shown(r))
 			return
 		}
 	}

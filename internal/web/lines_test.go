@@ -29,7 +29,7 @@ func TestLines_ResumeAfterLast(t *testing.T) {
 // TestLines_Batched escapes control characters.
 func TestLines_Batched(t *testing.T) {
 	w := httptest.NewRecorder()
-	stream, done, err := NewStreams(1).Open(w)
+	stream, done, err := NewStreams(1).Open(w, request(t))
 	assert.NoError(t, err)
 	defer done()
 	lines := make(chan Line)

@@ -35,6 +35,9 @@ type Page struct {
 	Notice  string // what was done just now
 	// Live is the path of the stream that keeps the page's part "live" up to date; empty for none.
 	Live string
+	// Again is the page of a form that was refused without looking at it, because its session has
+	// ended. The page's script keeps what was typed until then.
+	Again string
 	// Away says why an open page cannot be kept up to date; nil while it is.
 	Away *Away
 	Data any
@@ -62,8 +65,9 @@ type Pages struct {
 	Base string
 	// Search is the path of the page that finds what the header's search field has, as "find".
 	Search string
-	// SignIn says how to sign in.
-	SignIn string
+	// SignIn says how to sign in, and Restart, if not empty, the command that starts a server again
+	// which has ended.
+	SignIn, Restart string
 	// May returns what reports whether a session has a right; nil where all have all.
 	May func(ctx context.Context) func(right string) bool
 	// Elsewhere names the site at which a session can be opened as well; empty for none.
@@ -152,7 +156,10 @@ func (p *Pages) execute(r *http.Request, name, part string, page Page) ([]byte, 
 }
 
 // Error writes a page that says what is wrong, and what to do.
-func (p *Pages) Error(w http.ResponseWriter, r *http.Request, err error) {
+func (p *Pages) Error(w http.ResponseWriter, r *http.Request, err error) { p.refuse(w, r, err, "") }
+
+// refuse is Error for a form, which the page with the path again has.
+func (p *Pages) refuse(w http.ResponseWriter, r *http.Request, err error, again string) {
 	shown := ProblemOf(err)
 	if shown.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(shown.RetryAfter/time.Second)+1))
@@ -161,7 +168,7 @@ func (p *Pages) Error(w http.ResponseWriter, r *http.Request, err error) {
 	if shown.Status == http.StatusUnauthorized {
 		title = "Sign in"
 	}
-	p.Render(w, r, shown.Status, "problem", Page{Title: title, Data: shown})
+	p.Render(w, r, shown.Status, "problem", Page{Title: title, Data: shown, Again: again})
 }
 
 // NotFound returns the error for a page that does not exist.

@@ -29,6 +29,7 @@ type Session struct {
 	Value any
 
 	started time.Time
+	find    func(ctx context.Context, id string) (*Session, error)
 }
 
 // NewSession returns a session that a Keeper has found.
@@ -56,6 +57,15 @@ func (s *Session) CSRF() string {
 // genuine reports whether a form's token is the session's.
 func (s *Session) genuine(token string) bool {
 	return subtle.ConstantTimeCompare([]byte(token), []byte(s.CSRF())) == 1
+}
+
+// ended reports whether a session is known to have ended since its request began.
+func (s *Session) ended(ctx context.Context) bool {
+	if s == nil || s.find == nil {
+		return false
+	}
+	found, err := s.find(ctx, s.id)
+	return err == nil && found == nil
 }
 
 // Sessions keeps sessions in the memory of the process: they end with it at the latest.

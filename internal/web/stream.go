@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -27,18 +28,25 @@ func NewStreams(most int) *Streams { return &Streams{make(chan struct{}, most)} 
 
 // Stream sends server-sent events to one page.
 type Stream struct {
-	w    http.ResponseWriter
-	conn *http.ResponseController
+	w     http.ResponseWriter
+	conn  *http.ResponseController
+	ended func() bool
 }
 
-// Open begins a stream. done must be called at its end.
-func (s *Streams) Open(w http.ResponseWriter) (stream *Stream, done func(), err error) {
+// errSignedOut ends a stream. The browser connects again, and hears then that it has no session.
+var errSignedOut = errors.New("the session has ended")
+
+// Open begins a stream, which sends nothing after the end of the request's session. done must be
+// called at its end.
+func (s *Streams) Open(w http.ResponseWriter, r *http.Request) (stream *Stream, done func(), err error) {
 	select {
 	case s.free <- struct{}{}:
 	default:
 		return nil, nil, problem.Errorf(problem.TooManyRequests, "close some of the open pages", "%d pages are open", cap(s.free)).WithRetryAfter(keepAlive)
 	}
-	stream = &Stream{w, http.NewResponseController(w)}
+	ctx := r.Context()
+	session := SessionOf(ctx)
+	stream = &Stream{w, http.NewResponseController(w), func() bool { return session.ended(ctx) }}
 	_ = stream.conn.SetReadDeadline(time.Time{}) // the server's is for one request; tests have none
 	w.Header().Set("Content-Type", "text/event-stream")
 	_ = stream.conn.SetWriteDeadline(time.Time{})
@@ -64,6 +72,9 @@ func (s *Stream) Send(id string, text []byte) error {
 func (s *Stream) Ping() error { return s.write([]byte(": \n\n")) }
 
 func (s *Stream) write(event []byte) error {
+	if s.ended() {
+		return errSignedOut
+	}
 	_ = s.conn.SetWriteDeadline(time.Now().Add(streamStall))    // tests have none
 	defer func() { _ = s.conn.SetWriteDeadline(time.Time{}) }() // HTTP/2 ends a stream at its deadline, written to or not
 	if _, err := s.w.Write(event); err != nil {

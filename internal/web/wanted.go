@@ -3,6 +3,7 @@ package web
 import (
 	"encoding/base64"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -16,9 +17,17 @@ const (
 
 func (g *Guard) wantedCookie() string { return g.Cookie + "-page" }
 
-// remember has the browser keep the page that it asks for until the person has signed in.
-func (g *Guard) remember(w http.ResponseWriter, r *http.Request) {
-	page := r.URL.RequestURI()
+// shown returns the page that has sent a form; the first one if the browser does not name it.
+func (g *Guard) shown(r *http.Request) string {
+	from, err := url.Parse(r.Referer())
+	if err != nil || from.Host != r.Host || !g.shows(from.RequestURI()) {
+		return g.Pages.Base + "/"
+	}
+	return from.RequestURI()
+}
+
+// remember has the browser keep a page of this site until the person has signed in.
+func (g *Guard) remember(w http.ResponseWriter, r *http.Request, page string) {
 	if page == g.Pages.Base+"/" || !g.shows(page) {
 		g.wanted(w, r) // forget an earlier one
 		return

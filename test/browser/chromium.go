@@ -84,8 +84,8 @@ func (b *Browser) hear() {
 	}
 }
 
-// Lose does something during which the open page cannot reach its server, and allows what its
-// console says about that.
+// Lose does something during which the open page loses its server or its session, and allows what
+// its console says about that.
 func (b *Browser) Lose(during func()) {
 	b.t.Helper()
 	b.console.lose(true)

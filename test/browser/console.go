@@ -10,6 +10,8 @@ const (
 	streamCut = "htmx:sse:error: network error"
 	// noServer is what htmx says when it connects again and nothing listens.
 	noServer = "htmx:sse:error: Failed to fetch"
+	// noSession is what htmx says when it connects again after the session has ended.
+	noSession = "htmx:sse:error: SSE reconnect failed with status 401"
 )
 
 // console keeps what pages should not have said.
@@ -24,7 +26,7 @@ type console struct {
 func (c *console) add(source, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	lost := strings.Contains(text, noServer) || strings.Contains(text, streamCut)
+	lost := strings.Contains(text, noServer) || strings.Contains(text, noSession) || strings.Contains(text, streamCut)
 	if source == "network" || c.losing && lost {
 		return
 	}

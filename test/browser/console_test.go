@@ -197,7 +197,54 @@ func TestConsole_InBrowser(t *testing.T) {
 	}, "wide", "phone")
 	o.operate(b)
 	o.follow(b)
+	o.signedOut(b, admin)
 	o.views(t, b)
+}
+
+// signedOut ends the session of an open page, and of a form that is filled in.
+func (o *office) signedOut(b *browser.Browser, operator *operatorapi.Client) {
+	o.t.Helper()
+	end := func() {
+		_, err := operatorapi.DeleteConsoleSessions.Do(o.t.Context(), operator, operatorapi.DeleteConsoleSessionsInput{Body: operatorapi.DeleteConsoleSessionsBody{Operator: "alice"}})
+		require.NoError(o.t, err)
+	}
+	const open = "/?show=offline"
+	b.Visit(o.site+open, "h1")
+	b.Lose(func() {
+		end()
+		b.Await("#signed-out")
+		assert.NotContains(o.t, b.Text(), "has not responded")
+		b.Accessible("signed-out")
+		b.Picture("console-signed-out")
+		b.Follow("#signed-out a")
+	})
+	o.signIn(b, operator, open)
+
+	const form = "/enrolment/new"
+	b.Visit(o.site+form, "h1")
+	b.Fill("#name", "typed before")
+	b.Fill("#labels", "env=prod")
+	end()
+	b.Follow(`//button[text()="Make the token"]`)
+	assert.Contains(o.t, b.Text(), "You are signed out.")
+	b.Accessible("form-signed-out")
+	b.Picture("console-form-signed-out")
+	o.signIn(b, operator, form)
+	b.Await("#restored")
+	assert.Equal(o.t, "typed before", b.Value("#name"))
+	end()
+	b.Follow(`//button[text()="Make the token"]`)
+	o.elsewhere(b, operator)
+	b.Follow(`//a[text()="open the form again"]`)
+	b.Await("#restored")
+	assert.Equal(o.t, "typed before", b.Value("#name"))
+	assert.Equal(o.t, "env=prod", b.Value("#labels"))
+	b.Accessible("form-restored")
+	b.Picture("console-form-restored")
+	b.Follow(`//button[text()="Make the token"]`)
+	assert.Contains(o.t, b.Text(), "CLUSTER_NAME=NAME bash", "the form is of the new session")
+	b.Visit(o.site+form, "h1")
+	assert.Empty(o.t, b.Value("#name"), "what was sent does not come back")
 }
 
 // operate enrols machines, by the keyboard and the mouse.
@@ -253,4 +300,14 @@ func (o *office) views(t *testing.T, b *browser.Browser) {
 	assert.Contains(t, b.Text(), "has the role viewer")
 	b.Accessible("forbidden")
 	b.Picture("console-forbidden")
+}
+
+// elsewhere signs the browser in without the open page, as another tab does.
+func (o *office) elsewhere(b *browser.Browser, operator *operatorapi.Client) {
+	o.t.Helper()
+	code, err := operatorapi.CreateConsoleCode.Do(o.t.Context(), operator, operatorapi.ConsoleCodeInput{})
+	require.NoError(o.t, err)
+	status := browser.Get(b, chromedp.Evaluate[int](fmt.Sprintf(
+		`fetch("/console/enter", {method: "POST", body: new URLSearchParams({code: %q})}).then(r => r.status)`, code.Code), chromedp.EvalAwaitPromise))
+	require.Equal(o.t, http.StatusOK, status)
 }

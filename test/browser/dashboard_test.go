@@ -227,6 +227,7 @@ func TestDashboard_Ends(t *testing.T) {
 		await.Until(t, "the page says so", func() bool {
 			return strings.Contains(b.Text(), "The server of this page has not responded since")
 		})
+		assert.Contains(t, b.Text(), "start it again with pipeops-agent dashboard")
 		b.Do(chromedp.Navigate("about:blank"))
 	})
 }

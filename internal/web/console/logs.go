@@ -59,7 +59,7 @@ func (p *appPages) logsLive(w http.ResponseWriter, r *http.Request) error {
 	if err := p.opts.ReadsApps(ctx); err != nil {
 		return err
 	}
-	stream, end, err := p.streams.Open(w)
+	stream, end, err := p.streams.Open(w, r)
 	if err != nil {
 		return err
 	}

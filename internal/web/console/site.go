@@ -42,7 +42,7 @@ func show[T any](s *site, w http.ResponseWriter, r *http.Request, name string, o
 func follow[T any](s *site, w http.ResponseWriter, r *http.Request, name string, read func(context.Context) (T, error)) error {
 	changed, stop := s.changes.listen()
 	defer stop()
-	stream, end, err := s.streams.Open(w)
+	stream, end, err := s.streams.Open(w, r)
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func New(opts Options) (*Dashboard, error) {
 }
 
 func newDashboard(opts Options, c *cluster) (*Dashboard, error) {
-	pages, err := web.NewPages(web.Pages{Product: "PipeOps dashboard", Place: opts.Place, Version: opts.Version, Nav: nav, Search: "/apps", SignIn: signIn}, files)
+	pages, err := web.NewPages(web.Pages{Product: "PipeOps dashboard", Place: opts.Place, Version: opts.Version, Nav: nav, Search: "/apps", SignIn: signIn, Restart: "pipeops-agent dashboard"}, files)
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func (d *appPages) downloadLog(w http.ResponseWriter, r *http.Request) error {
 // logsLive sends lines as they are written, from the last one that the page has on.
 func (d *appPages) logsLive(w http.ResponseWriter, r *http.Request) error {
 	key, of := keyOf(r), web.LogViewOf(r.URL.Query())
-	stream, end, err := d.streams.Open(w)
+	stream, end, err := d.streams.Open(w, r)
 	if err != nil {
 		return err
 	}

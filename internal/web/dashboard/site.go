@@ -105,7 +105,7 @@ func (d *site) unshown(w http.ResponseWriter, err error) error {
 // follow keeps the page up to date. While it cannot be read, the page stays as it is, with a line
 // that says why and since when.
 func (v view[T]) follow(w http.ResponseWriter, r *http.Request) error {
-	stream, end, err := v.site.streams.Open(w)
+	stream, end, err := v.site.streams.Open(w, r)
 	if err != nil {
 		return err
 	}
