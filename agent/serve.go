@@ -83,7 +83,7 @@ func sendEvents(control *controlapi.Client) func(context.Context, events.Call) e
 		for i, e := range call.Events {
 			out[i] = controlapi.Event{ID: e.ID, Type: string(e.Type), Time: e.Time, App: &controlapi.AppEvent{
 				Namespace: e.Namespace, Name: e.Name, Image: e.Image, Generation: e.Generation,
-				Replicas: e.Replicas, Ready: e.Ready, Cause: string(e.Cause), Message: e.Message, Fix: e.Fix,
+				Replicas: e.Replicas, Ready: e.Ready, LastRun: e.LastRun, Cause: string(e.Cause), Message: e.Message, Fix: e.Fix,
 			}}
 		}
 		by := leadership(call.By)

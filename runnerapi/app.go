@@ -45,8 +45,9 @@ func (a App) Settled() bool {
 	return false
 }
 
-// Ready returns how many of the desired pods are ready, as 2/3. For an App that runs to its end it
-// returns the outcome of the last run, and none before the first.
+// Ready returns how many of the desired pods are ready, as 2/3. More of them, which a rollout has
+// for a moment, count as all. For an App that runs to its end it returns the outcome of the last
+// run, and none before the first.
 func (a App) Ready() string {
 	switch {
 	case a.Spec.Type.Runs() && len(a.Status.Runs) == 0:
@@ -54,7 +55,7 @@ func (a App) Ready() string {
 	case a.Spec.Type.Runs():
 		return string(a.Status.Runs[0].Outcome)
 	}
-	return fmt.Sprintf("%d/%d", a.Status.ReadyReplicas, a.desired())
+	return fmt.Sprintf("%d/%d", min(a.Status.ReadyReplicas, a.desired()), a.desired())
 }
 
 // desired returns how many pods the App asks for. The agent may not have observed the spec yet.
@@ -68,10 +69,13 @@ func (a App) desired() int32 {
 	return 1
 }
 
-// State returns the phase for people: a healthy App that was scaled to no pods is Stopped.
+// StateStopped is the state of a healthy App that was scaled to no pods.
+const StateStopped = "Stopped"
+
+// State returns the phase for people, in which a healthy App without pods is stopped.
 func (a App) State() string {
 	if a.Status.Phase == PhaseHealthy && a.Spec.Type.Scales() && a.desired() == 0 {
-		return "Stopped"
+		return StateStopped
 	}
 	return string(a.Status.Phase)
 }

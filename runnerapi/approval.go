@@ -54,7 +54,7 @@ type ApprovalView struct {
 }
 
 // By returns who sent the command: the Runner, and the operator who acted as it.
-func (a Approval) By() string { return AuditRecord{Runner: a.Runner, Operator: a.Operator}.By() }
+func (a Approval) By() string { return by(a.Runner, a.Operator) }
 
 // Lines returns the whole request as text, one part a line.
 func (v ApprovalView) Lines() []string {

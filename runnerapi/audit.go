@@ -60,11 +60,13 @@ type AuditRecord struct {
 }
 
 // By returns who sent the command: the Runner, and the operator who acted as it.
-func (r AuditRecord) By() string {
-	if r.Operator == "" {
-		return r.Runner
+func (r AuditRecord) By() string { return by(r.Runner, r.Operator) }
+
+func by(runner, operator string) string {
+	if operator == "" {
+		return runner
 	}
-	return r.Runner + " (" + r.Operator + ")"
+	return runner + " (" + operator + ")"
 }
 
 // KubernetesCall returns the verb and path of a request to the Kubernetes API, and an empty string

@@ -1,6 +1,9 @@
 package runnerapi
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // RollbackPolicy is what the agent does automatically when a rollout fails.
 type RollbackPolicy string
@@ -20,11 +23,43 @@ type Revision struct {
 	Image     string    `json:"image"`
 	CreatedAt time.Time `json:"createdAt,omitzero"`
 	Runner    string    `json:"runner,omitempty" doc:"The Runner that made it; empty for a user with access to the cluster."`
+	Operator  string    `json:"operator,omitempty" doc:"The operator of the control plane who acted as the Runner."`
 	RequestID string    `json:"requestId,omitempty" doc:"Request-Id of the call that made it."`
 	Commit    string    `json:"commit,omitempty" doc:"The Git commit that a source took it from."`
+	Identical bool      `json:"identical,omitempty" doc:"Whether it is not the current one and has the same spec, so that a rollback to it changes nothing."`
 	Restores  int64     `json:"restores,omitempty" doc:"The revision that this one went back to."`
 	Undid     int64     `json:"undid,omitempty" doc:"The failed revision that the agent undid by this one."`
 	Changes   []Change  `json:"changes" nullable:"false" doc:"What differs from the revision before. Values only where they cannot be secret."`
+}
+
+// By returns who made the revision: the Runner, and the operator who acted as it.
+func (r Revision) By() string { return by(r.Runner, r.Operator) }
+
+// Caution returns what to know before an App goes back to the revision; empty for nothing.
+func (r Revision) Caution() string {
+	switch {
+	case r.Current:
+		return fmt.Sprintf("revision %d is the current one: a rollback to it changes nothing", r.Revision)
+	case r.Identical:
+		return fmt.Sprintf("revision %d has the spec of the current one: a rollback to it changes nothing", r.Revision)
+	case !r.Healthy:
+		return fmt.Sprintf("revision %d is not known to have been healthy: it failed, or was replaced before", r.Revision)
+	}
+	return ""
+}
+
+// RollbackTarget returns the revision to which a rollback goes, of all, newest first. The number 0
+// is for the newest healthy one before the current one, or the previous one if none was healthy.
+func RollbackTarget(all []Revision, number int64) (Revision, bool) {
+	for i, r := range all {
+		if number == r.Revision || number == 0 && i > 0 && r.Healthy {
+			return r, true
+		}
+	}
+	if number == 0 && len(all) > 1 {
+		return all[1], true
+	}
+	return Revision{}, false
 }
 
 // Change is a field that differs between two revisions.

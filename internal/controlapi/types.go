@@ -207,6 +207,7 @@ type AppEvent struct {
 	Generation int64  `json:"generation"`
 	Replicas   int32  `json:"replicas"`
 	Ready      int32  `json:"ready"`
+	LastRun    string `json:"lastRun,omitempty" maxLength:"64" pattern:"^[ -~]*$"`
 	Cause      string `json:"cause,omitempty" maxLength:"64" pattern:"^[ -~]*$"`
 	Message    string `json:"message,omitempty" maxLength:"4096"`
 	Fix        string `json:"fix,omitempty" maxLength:"4096"`

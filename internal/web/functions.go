@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -87,13 +88,24 @@ var tones = map[string]string{
 	"progressing": "busy", "begun": "busy", "updating": "busy", "starting": "busy", "pending": "busy", "deleting": "busy", "waiting": "busy",
 	"degraded": "warn", "warning": "warn", "paused": "warn", "readonly": "warn", "refused": "warn", "cordoned": "warn", "unknown": "warn", "suspended": "warn", "expired": "warn",
 	"failed": "bad", "not ready": "bad", "invalid": "bad", "crashloop": "bad", "false": "bad",
-	"offline": "bad", "unreachable": "bad", "down": "bad", "given up": "bad", "denied": "bad",
+	"offline": "bad", "unreachable": "bad", "down": "bad", "given up": "bad", "denied": "bad", "broken chain": "bad",
+	// states of pods and containers
+	"completed": "good", "containercreating": "busy", "podinitializing": "busy", "terminating": "busy",
+	"oomkilled": "bad", "evicted": "bad", "containercannotrun": "bad", "deadlineexceeded": "bad", "nodelost": "bad", "invalidimagename": "bad",
 }
+
+// faulty are parts of the names of Kubernetes' states of a container that cannot run, such as
+// ErrImagePull, CrashLoopBackOff or CreateContainerConfigError.
+var faulty = []string{"err", "backoff", "unexpected"}
 
 // Tone returns the color of a state: good, busy, warn, bad, or plain for all others.
 func Tone(state any) string {
-	if tone, known := tones[strings.ToLower(fmt.Sprint(state))]; known {
+	name := strings.ToLower(fmt.Sprint(state))
+	if tone, known := tones[name]; known {
 		return tone
+	}
+	if slices.ContainsFunc(faulty, func(part string) bool { return strings.Contains(name, part) }) {
+		return "bad"
 	}
 	return "plain"
 }

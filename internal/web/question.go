@@ -14,6 +14,8 @@ import (
 // Question is what a page asks, once, before something changes: template "confirm".
 type Question struct {
 	Text string
+	// Caution is what to know before; empty for nothing.
+	Caution string
 	// Command is the equivalent command line, as CommandLine returns it, and With the program it is
 	// for.
 	Command, With  string

@@ -72,6 +72,9 @@ type AppEvent struct {
 	Replicas int `json:"replicas"`
 	// Ready is the number of pods that serve.
 	Ready int `json:"ready"`
+	// LastRun is how the last run of an App ended that runs to its end, such as Succeeded; none
+	// before its first. It is empty for all other Apps.
+	LastRun string `json:"lastRun,omitempty"`
 
 	// Cause is the diagnosis in one word that never changes, such as ImageNotFound.
 	Cause string `json:"cause,omitempty"`
@@ -79,6 +82,18 @@ type AppEvent struct {
 	Message string `json:"message,omitempty"`
 	// Fix is what to do about it.
 	Fix string `json:"fix,omitempty"`
+}
+
+// Pods returns what runs of the App, for people: 2/3 ready, stopped, or the outcome of the last
+// run.
+func (e AppEvent) Pods() string {
+	switch {
+	case e.LastRun != "":
+		return "last run: " + e.LastRun
+	case e.Replicas == 0:
+		return "stopped"
+	}
+	return fmt.Sprintf("%d/%d ready", min(e.Ready, e.Replicas), e.Replicas)
 }
 
 // SourceOf returns the source of an agent's events, as a URI reference. The sequence of CloudEvents

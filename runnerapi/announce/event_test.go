@@ -204,3 +204,11 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestAppEvent_Pods(t *testing.T) {
+	for want, e := range map[string]AppEvent{
+		"2/3 ready": {Replicas: 3, Ready: 2}, "3/3 ready": {Replicas: 3, Ready: 4}, "stopped": {}, "last run: Succeeded": {LastRun: "Succeeded"}, "last run: none": {LastRun: "none", Replicas: 1},
+	} {
+		assert.Equal(t, want, e.Pods())
+	}
+}

@@ -124,28 +124,59 @@ func logsFix(c container) string {
 	return "read why in its logs (logs --previous), and correct the App"
 }
 
-// says matches lines with a cause, which a long trace or closing lines may push away.
-var says = regexp.MustCompile(`(?i)\b(panic|fatal|exception|error|caused by|cannot|could not|failed)\b`)
+// says matches lines with a cause, which a usage text, a long trace or closing lines may push away.
+var says = regexp.MustCompile(`(?i)panic|fatal|exception|error|\b(caused by|cannot|could not|failed)\b`)
 
-// lastLines returns the last lines of a text. If these lack the cause, the last line before them
-// with a cause takes the place of the first.
+// gap stands for lines that are left out.
+const gap = "…"
+
+// lastLines returns the lines of a text that say why it ended: the last ones and, if they are
+// earlier, the first and the last line with a cause.
 func lastLines(text string) []string {
 	text = strings.TrimRight(text, "\n")
 	if text == "" {
 		return nil
 	}
 	all := strings.Split(text, "\n")
-	lines := slices.Clone(all[max(len(all)-maxLines, 0):])
-	if len(all) > maxLines && !slices.ContainsFunc(lines, says.MatchString) {
-		for _, line := range slices.Backward(all[:len(all)-maxLines]) {
-			if says.MatchString(line) {
-				lines[0] = line
-				break
-			}
+	shown := make([]bool, len(all))
+	for i, line := range all {
+		if says.MatchString(line) {
+			shown[i] = true
+			break
 		}
+	}
+	for i, line := range slices.Backward(all) {
+		if says.MatchString(line) {
+			shown[i] = true
+			break
+		}
+	}
+	lines := withGaps(all, shown)
+	for i := len(all) - 1; i >= 0; i-- {
+		shown[i] = true
+		more := withGaps(all, shown)
+		if len(more) > maxLines {
+			break
+		}
+		lines = more
 	}
 	for i, line := range lines {
 		lines[i] = printable.Shorten(strings.ToValidUTF8(strings.TrimRight(line, "\r"), "?"), maxLine)
+	}
+	return lines
+}
+
+// withGaps returns the lines that are shown, and a gap wherever others are between two of them.
+func withGaps(all []string, shown []bool) (lines []string) {
+	last := -1
+	for i, line := range all {
+		if !shown[i] {
+			continue
+		}
+		if last >= 0 && i > last+1 {
+			lines = append(lines, gap)
+		}
+		lines, last = append(lines, line), i
 	}
 	return lines
 }

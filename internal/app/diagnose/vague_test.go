@@ -205,3 +205,14 @@ func TestAdmission_NamesRefuser(t *testing.T) {
 	}
 	assert.False(t, FromPolicy(`Deployment.apps "web" is invalid: spec.replicas: Invalid value: -1`))
 }
+
+// TestLastLines_UsageHidesError: what follows the line that says why is longer than what is shown.
+func TestLastLines_UsageHidesError(t *testing.T) {
+	usage := "Usage:\n  server [flags]\n\nFlags:\n" + strings.Repeat("      --flag string   what it does\n", 20) + "      --error-log string   where errors go\n" + strings.Repeat("      --more\n", 20)
+	lines := lastLines("starting\nError: unknown flag: --prot\n" + usage)
+	assert.Equal(t, []string{"Error: unknown flag: --prot", gap, "      --error-log string   where errors go", gap}, lines[:4])
+	assert.Len(t, lines, maxLines)
+	assert.Equal(t, "      --more", lines[maxLines-1])
+	assert.Equal(t, "java.lang.NullPointerException", lastLines("java.lang.NullPointerException\n" + strings.Repeat("\tat x\n", 30))[0])
+	assert.NotContains(t, lastLines(strings.Repeat("error\n", maxLines)), gap, "all lines are shown")
+}

@@ -38,6 +38,7 @@ type Event struct {
 	Generation int64           `json:"generation"`
 	Replicas   int32           `json:"replicas"` // desired
 	Ready      int32           `json:"ready"`
+	LastRun    string          `json:"lastRun,omitempty"` // of an App that runs to its end
 	Cause      runnerapi.Cause `json:"cause,omitempty"`
 	Message    string          `json:"message,omitempty"`
 	Fix        string          `json:"fix,omitempty"`
@@ -120,11 +121,15 @@ func typeOf(phase runnerapi.Phase) Type { return Type("app." + strings.ToLower(s
 
 func event(a *v1alpha1.App, kind Type, state v1alpha1.Announced) Event {
 	sum := sha256.Sum256([]byte(fmt.Sprintf("%s/%d/%s/%d/%s/%s", a.UID, state.Sequence, kind, state.Generation, state.Cause, state.Restart)))
-	return Event{
+	ev := Event{
 		ID: hex.EncodeToString(sum[:16]), Type: kind,
 		Namespace: a.Namespace, Name: a.Name, Image: a.Spec.Image, Generation: state.Generation,
 		uid: a.UID, done: state,
 	}
+	if a.Spec.Type.Runs() {
+		ev.LastRun = a.Wire().Ready()
+	}
+	return ev
 }
 
 // desiredReplicas returns the desired number of pods.

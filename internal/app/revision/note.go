@@ -14,10 +14,16 @@ import (
 type Note struct {
 	Generation int64             `json:"generation"`
 	Runner     string            `json:"runner,omitempty"`
+	Operator   string            `json:"operator,omitempty"`
 	RequestID  string            `json:"requestId,omitempty"`
 	Commit     string            `json:"commit,omitempty"`
 	Restores   int64             `json:"restores,omitempty"`
 	Undone     *runnerapi.Undone `json:"undone,omitempty"`
+}
+
+// NoteBy returns the note of a command.
+func NoteBy(opts runnerapi.WriteOptions) Note {
+	return Note{Runner: opts.Caller.Runner, Operator: opts.Caller.Operator, RequestID: opts.Caller.RequestID, Commit: opts.Commit}
 }
 
 // maxNotes bounds what is read of an annotation that any client may have written.

@@ -164,7 +164,7 @@ func newRevision(a *v1alpha1.App, before, now map[string]any) (*appsv1.Controlle
 	meta.Name = a.Name + ".r" + strconv.FormatInt(a.Generation, 10)
 	n := NoteOf(a, a.Generation)
 	meta.Annotations = map[string]string{objectmeta.Changes: string(changed)}
-	for key, value := range map[string]string{objectmeta.ChangedBy: n.Runner, objectmeta.RequestID: n.RequestID, objectmeta.Commit: n.Commit} {
+	for key, value := range map[string]string{objectmeta.ChangedBy: n.Runner, objectmeta.Operator: n.Operator, objectmeta.RequestID: n.RequestID, objectmeta.Commit: n.Commit} {
 		if value != "" {
 			meta.Annotations[key] = value
 		}
@@ -211,10 +211,30 @@ func (h *History) Forget(ctx context.Context, a *v1alpha1.App) error {
 	return nil
 }
 
-// Describe returns a revision as a Runner sees it.
-func Describe(r *appsv1.ControllerRevision) runnerapi.Revision {
+// Described returns an App's revisions as a Runner sees them, newest first. All are in order, and
+// current is the number of the one that the App has.
+func Described(a *v1alpha1.App, all []appsv1.ControllerRevision, current int64) []runnerapi.Revision {
+	var now map[string]any
+	for i := range all {
+		if all[i].Revision == current {
+			now, _ = decodeContent(all[i].Data.Raw) // what cannot be read is identical to none
+		}
+	}
+	out := make([]runnerapi.Revision, 0, len(all))
+	for i := range slices.Backward(all) {
+		r := describe(&all[i])
+		r.Current, r.Healthy = r.Revision == current, slices.Contains(a.Status.Healthy, r.Revision)
+		spec, err := decodeContent(all[i].Data.Raw)
+		r.Identical = !r.Current && now != nil && err == nil && reflect.DeepEqual(spec, now)
+		out = append(out, r)
+	}
+	return out
+}
+
+func describe(r *appsv1.ControllerRevision) runnerapi.Revision {
 	out := runnerapi.Revision{
 		Revision: r.Revision, CreatedAt: r.CreationTimestamp.Time, Runner: r.Annotations[objectmeta.ChangedBy],
+		Operator:  r.Annotations[objectmeta.Operator],
 		RequestID: r.Annotations[objectmeta.RequestID], Commit: r.Annotations[objectmeta.Commit], Changes: []runnerapi.Change{},
 	}
 	if tree, err := decodeContent(r.Data.Raw); err == nil {

@@ -70,7 +70,7 @@ func FuzzRevision(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, changes string) {
 		r := &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: data}}
 		r.Annotations = map[string]string{objectmeta.Changes: changes}
-		Describe(r)
+		Described(&v1alpha1.App{}, []appsv1.ControllerRevision{*r}, r.Revision)
 		tree, err := decodeContent(data)
 		if err != nil {
 			return
@@ -98,4 +98,38 @@ func FuzzNotes(f *testing.F) {
 			t.Fatalf("%q: %+v", raw, notesOf(a))
 		}
 	})
+}
+
+// TestDescribed_Cautions: a rollback that changes nothing, or goes to a revision that failed, says
+// so before.
+func TestDescribed_Cautions(t *testing.T) {
+	revisionOf := func(number int64, image string) appsv1.ControllerRevision {
+		return appsv1.ControllerRevision{Revision: number, Data: runtime.RawExtension{Raw: []byte(`{"image": "` + image + `"}`)}}
+	}
+	a := &v1alpha1.App{}
+	a.Status.Healthy = []int64{1, 2, 4}
+	all := []appsv1.ControllerRevision{revisionOf(1, "a:1"), revisionOf(2, "a:2"), revisionOf(3, "a:3"), revisionOf(4, "a:1")}
+	all[1].Annotations = map[string]string{objectmeta.ChangedBy: "ci", objectmeta.Operator: "anna"}
+	list := Described(a, all, 4)
+	require.Len(t, list, 4)
+	cautions := map[int64]string{}
+	for _, r := range list {
+		cautions[r.Revision] = r.Caution()
+	}
+	assert.Contains(t, cautions[4], "the current one")
+	assert.Contains(t, cautions[3], "not known to have been healthy")
+	assert.Empty(t, cautions[2])
+	assert.Contains(t, cautions[1], "changes nothing")
+	assert.Equal(t, "ci (anna)", list[2].By())
+
+	target, found := runnerapi.RollbackTarget(list, 0)
+	assert.True(t, found)
+	assert.EqualValues(t, 2, target.Revision, "the newest healthy one before the current one")
+	a.Status.Healthy = nil
+	target, _ = runnerapi.RollbackTarget(Described(a, all, 4), 0)
+	assert.EqualValues(t, 3, target.Revision, "the one before")
+	_, found = runnerapi.RollbackTarget(list[:1], 0)
+	assert.False(t, found)
+	_, found = runnerapi.RollbackTarget(list, 9)
+	assert.False(t, found)
 }

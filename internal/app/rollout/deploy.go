@@ -156,7 +156,7 @@ func (w *Writer) replace(ctx context.Context, a *v1alpha1.App, spec runnerapi.Ap
 	if err := w.history.KeepUnseen(ctx, a, opts); err != nil {
 		return err
 	}
-	if err := revision.AddNote(a, revision.Note{Runner: opts.Caller.Runner, RequestID: opts.Caller.RequestID, Commit: opts.Commit}); err != nil {
+	if err := revision.AddNote(a, revision.NoteBy(opts)); err != nil {
 		return err
 	}
 	return w.update(ctx, a, spec, opts)
@@ -192,7 +192,7 @@ func (w *Writer) create(ctx context.Context, key runnerapi.Key, spec runnerapi.A
 	if err := w.applier.RefuseOrAdopt(ctx, a, opts); err != nil {
 		return nil, err
 	}
-	if err := revision.AddNote(a, revision.Note{Runner: opts.Caller.Runner, RequestID: opts.Caller.RequestID, Commit: opts.Commit}); err != nil {
+	if err := revision.AddNote(a, revision.NoteBy(opts)); err != nil {
 		return nil, err
 	}
 	return a, w.writer(opts).Create(ctx, a, client.FieldOwner(objectmeta.FieldManager))

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"slices"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
@@ -23,12 +22,5 @@ func (w *Writer) Revisions(ctx context.Context, key runnerapi.Key) ([]runnerapi.
 	if err != nil {
 		return nil, kubeproblem.From(err, "listing the revisions of App "+key.String())
 	}
-	out := make([]runnerapi.Revision, 0, len(all))
-	for i := range all {
-		r := revision.Describe(&all[i])
-		r.Current, r.Healthy = i == len(all)-1, slices.Contains(a.Status.Healthy, r.Revision)
-		out = append(out, r)
-	}
-	slices.Reverse(out)
-	return out, nil
+	return revision.Described(a, all, all[len(all)-1].Revision), nil
 }

@@ -3,7 +3,6 @@ package rollout
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -41,11 +40,11 @@ func (w *Writer) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.R
 		if err != nil {
 			return err
 		}
-		target, err := pick(all, to.Revision, a.Status.Healthy)
+		target, err := pick(a, all, to.Revision)
 		if err != nil {
 			return err
 		}
-		return w.goBack(ctx, a, target, revision.Note{Runner: opts.Caller.Runner, RequestID: opts.Caller.RequestID}, opts)
+		return w.goBack(ctx, a, target, revision.NoteBy(opts), opts)
 	})
 	if err != nil {
 		return runnerapi.App{}, kubeproblem.From(err, "rolling back App "+key.String())
@@ -53,23 +52,16 @@ func (w *Writer) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.R
 	return a.Wire(), nil
 }
 
-// pick finds the revision to return to. Both lists are in order.
-func pick(all []appsv1.ControllerRevision, number int64, healthy []int64) (*appsv1.ControllerRevision, error) {
-	if number == 0 {
-		if len(all) < 2 {
-			return nil, problem.Errorf(problem.Conflict, "deploy what it should be instead", "there is no revision before the current one")
-		}
-		for i := len(all) - 2; i >= 0; i-- {
-			if slices.Contains(healthy, all[i].Revision) {
-				return &all[i], nil
-			}
-		}
-		return &all[len(all)-2], nil
-	}
+// pick finds the revision to return to, of all in order.
+func pick(a *v1alpha1.App, all []appsv1.ControllerRevision, number int64) (*appsv1.ControllerRevision, error) {
+	target, found := runnerapi.RollbackTarget(revision.Described(a, all, all[len(all)-1].Revision), number)
 	for i := range all {
-		if all[i].Revision == number {
+		if found && all[i].Revision == target.Revision {
 			return &all[i], nil
 		}
+	}
+	if number == 0 {
+		return nil, problem.Errorf(problem.Conflict, "deploy what it should be instead", "there is no revision before the current one")
 	}
 	var have []string
 	for _, r := range all {

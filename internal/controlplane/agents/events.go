@@ -93,6 +93,6 @@ func alertEventOf(a controlapi.AlertEvent) announce.AlertEvent {
 func appEventOf(a controlapi.AppEvent) announce.AppEvent {
 	return announce.AppEvent{
 		Namespace: a.Namespace, Name: a.Name, Image: a.Image, Generation: a.Generation,
-		Replicas: int(a.Replicas), Ready: int(a.Ready), Cause: a.Cause, Message: printable.Lines(a.Message), Fix: printable.Lines(a.Fix),
+		Replicas: int(a.Replicas), Ready: int(a.Ready), LastRun: a.LastRun, Cause: a.Cause, Message: printable.Lines(a.Message), Fix: printable.Lines(a.Fix),
 	}
 }

@@ -11,7 +11,7 @@ import (
 // Summary returns one line about an event.
 func Summary(e announce.Event) string {
 	if app, err := e.App(); err == nil {
-		text := fmt.Sprintf("%s/%s %d/%d ready", app.Namespace, app.Name, app.Ready, app.Replicas)
+		text := fmt.Sprintf("%s/%s %s", app.Namespace, app.Name, app.Pods())
 		if app.Message != "" {
 			text += ": " + strings.Join(strings.Fields(app.Message), " ")
 		}

@@ -116,7 +116,7 @@ func (d *agentData) readApps(ctx context.Context, t operatorapi.Target) error {
 		if key := app.Namespace + "/" + app.Name; bad == nil && !seen[key] {
 			seen[key] = true
 			if e.Type != announce.AppRemoved {
-				d.Apps = append(d.Apps, appRow{app, strings.TrimPrefix(string(e.Type), "app."), e})
+				d.Apps = append(d.Apps, appRow{app, stateOf(e.Type, app), e})
 			}
 		}
 	}
@@ -124,6 +124,14 @@ func (d *agentData) readApps(ctx context.Context, t operatorapi.Target) error {
 		return cmp.Or(cmp.Compare(urgency(a), urgency(b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return err
+}
+
+// stateOf returns the state that an event announces. A healthy App without pods is stopped.
+func stateOf(kind announce.Type, app announce.AppEvent) string {
+	if kind == announce.AppHealthy && app.LastRun == "" && app.Replicas == 0 {
+		return "stopped"
+	}
+	return strings.TrimPrefix(string(kind), "app.")
 }
 
 func urgency(a appRow) int {

@@ -149,16 +149,7 @@ var appChanges = map[string]change{
 	},
 	"/agents/{name}/app/rollback": {
 		call: operatorapi.RollbackApp.ID, title: "Roll back {app} of {name}", page: "/console/", agent: true, acts: true,
-		ask: func(name string, query url.Values) web.Question {
-			to := query.Get("revision")
-			if _, err := strconv.ParseInt(to, 10, 64); err != nil {
-				to = "1"
-			}
-			return appQuestion(name, query, "rollback", []string{"--to", to}, web.Question{
-				Text:   "The spec of revision " + to + " becomes the newest revision. The number of pods stays.",
-				Button: "Roll back to revision " + to, Hidden: []web.Hidden{{Name: "revision", Value: to}},
-			})
-		},
+		askOf: askRollback,
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
 			key := appIn(f.name, f.values)
 			to, err := f.number("revision")
@@ -202,6 +193,23 @@ func pauses(call *operatorapi.Call[operatorapi.AppInput, runnerapi.App], name, t
 			return outcome{to: appPath(key), done: name + "-app"}, err
 		},
 	}
+}
+
+func askRollback(ctx context.Context, t operatorapi.Target, agent string, query url.Values) (web.Question, error) {
+	to, err := strconv.ParseInt(query.Get("revision"), 10, 64)
+	if err != nil {
+		return web.Question{}, web.NotFound()
+	}
+	found, err := operatorapi.GetApp.Do(ctx, t, operatorapi.GetAppInput{AppKey: appIn(agent, query)})
+	if err != nil {
+		return web.Question{}, err
+	}
+	target, _ := runnerapi.RollbackTarget(found.Revisions, to) // the agent refuses one that is gone
+	n := strconv.FormatInt(to, 10)
+	return appQuestion(agent, query, "rollback", []string{"--to", n}, web.Question{
+		Text: "The spec of revision " + n + " becomes the newest revision. The number of pods stays.", Caution: target.Caution(),
+		Button: "Roll back to revision " + n, Hidden: []web.Hidden{{Name: "revision", Value: n}},
+	}), nil
 }
 
 // appQuestion adds to a question what it is about.

@@ -79,12 +79,7 @@ func appPage(a runnerapi.App) apppage.Data {
 // addRevisions reads the revisions and stores none: only a change does.
 func (d *appPages) addRevisions(ctx context.Context, a *v1alpha1.App, shown *apppage.Data) error {
 	all, err := d.cluster.history.List(ctx, a)
-	for i := range all {
-		r := revision.Describe(&all[i])
-		r.Current, r.Healthy = r.Revision == a.Status.Revision, slices.Contains(a.Status.Healthy, r.Revision)
-		shown.Revisions = append(shown.Revisions, r)
-	}
-	slices.Reverse(shown.Revisions)
+	shown.Revisions = revision.Described(a, all, a.Status.Revision)
 	return err
 }
 

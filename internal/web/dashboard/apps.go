@@ -54,15 +54,23 @@ func urgency(a runnerapi.App) int {
 type appsData struct {
 	web.Rows[appRow]
 	Find   string
-	Phase  string
-	Phases []runnerapi.Phase // to choose from
-	Any    bool              // there are Apps, found or not
+	State  string
+	States []string // to choose from
+	Any    bool     // there are Apps, found or not
 }
 
 type appRow struct {
 	runnerapi.App
 	Path string
 	Why  string
+}
+
+// states are those of Apps, what is wrong first.
+func states() []string {
+	return []string{
+		string(runnerapi.PhaseFailed), string(runnerapi.PhaseDegraded), string(runnerapi.PhaseProgressing), string(runnerapi.PhasePaused),
+		string(runnerapi.PhaseDeleting), string(runnerapi.PhaseHealthy), runnerapi.StateStopped,
+	}
 }
 
 func (d *appPages) apps() view[appsData] {
@@ -79,14 +87,14 @@ func (d *appPages) readApps(query url.Values) func(context.Context) (appsData, e
 		if err != nil {
 			return appsData{}, err
 		}
-		found := appsData{Find: query.Get("find"), Phase: query.Get("phase"), Phases: runnerapi.Phases(), Any: len(apps) > 0}
+		found := appsData{Find: query.Get("find"), State: query.Get("state"), States: states(), Any: len(apps) > 0}
 		rows := []appRow{}
 		for _, a := range apps {
 			row := appRow{App: a, Path: pathOf(a), Why: a.Status.WaitingFor}
 			if g := a.Status.Diagnosis; g != nil {
 				row.Why = string(g.Cause) + ": " + g.Message
 			}
-			if row.matches(found.Find, found.Phase) {
+			if row.matches(found.Find, found.State) {
 				rows = append(rows, row)
 			}
 		}
@@ -95,7 +103,7 @@ func (d *appPages) readApps(query url.Values) func(context.Context) (appsData, e
 	}
 }
 
-func (a appRow) matches(find, phase string) bool {
+func (a appRow) matches(find, state string) bool {
 	text := strings.ToLower(a.Namespace + "/" + a.Name + " " + a.Spec.Image + " " + a.Why)
-	return strings.Contains(text, strings.ToLower(strings.TrimSpace(find))) && (phase == "" || string(a.Status.Phase) == phase)
+	return strings.Contains(text, strings.ToLower(strings.TrimSpace(find))) && (state == "" || a.State() == state)
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
@@ -20,7 +21,7 @@ const ownersName = "dashboard"
 // action is a change of an App: what is asked, and what is done.
 type action struct {
 	title string
-	ask   func(a *v1alpha1.App, form url.Values) (web.Question, error)
+	ask   func(ctx context.Context, d *appPages, a *v1alpha1.App, form url.Values) (web.Question, error)
 	do    func(ctx context.Context, d *appPages, key runnerapi.Key, form url.Values) error
 }
 
@@ -59,7 +60,7 @@ func (d *appPages) question(r *http.Request, form url.Values) (action, web.Quest
 	if err != nil {
 		return act, web.Question{}, err
 	}
-	q, err := act.ask(a, form)
+	q, err := act.ask(r.Context(), d, a, form)
 	q.Action, q.Back, q.BackText, q.With = r.URL.EscapedPath(), pathOf(a.Wire()), key.String(), "kubectl"
 	return act, q, err
 }
@@ -102,7 +103,7 @@ func (d *appPages) askAgain(w http.ResponseWriter, r *http.Request, why error) e
 	return nil
 }
 
-func askRestart(a *v1alpha1.App, _ url.Values) (web.Question, error) {
+func askRestart(_ context.Context, _ *appPages, a *v1alpha1.App, _ url.Values) (web.Question, error) {
 	return web.Question{
 		Text:    apppage.RestartText,
 		Button:  "Restart",
@@ -118,7 +119,7 @@ func restart(ctx context.Context, d *appPages, key runnerapi.Key, _ url.Values) 
 // mostReplicas is the maximum in the App's schema.
 const mostReplicas = 1000
 
-func askScale(a *v1alpha1.App, _ url.Values) (web.Question, error) {
+func askScale(_ context.Context, _ *appPages, a *v1alpha1.App, _ url.Values) (web.Question, error) {
 	text := "A new number of pods applies at once. 0 stops the App."
 	if a.Autoscaled() {
 		text = "A fixed number of pods turns the App's autoscaling off. 0 stops the App."
@@ -140,7 +141,7 @@ func scale(ctx context.Context, d *appPages, key runnerapi.Key, form url.Values)
 	return err
 }
 
-func askStart(a *v1alpha1.App, _ url.Values) (web.Question, error) {
+func askStart(_ context.Context, _ *appPages, a *v1alpha1.App, _ url.Values) (web.Question, error) {
 	return web.Question{
 		Text: apppage.StartText, Button: "Start", Fields: []web.Field{
 			{Kind: "number", Required: true, Name: "replicas", Label: "Number of pods", Min: 1, Max: mostReplicas, Value: "1"},
@@ -149,7 +150,7 @@ func askStart(a *v1alpha1.App, _ url.Values) (web.Question, error) {
 	}, nil
 }
 
-func askStop(a *v1alpha1.App, _ url.Values) (web.Question, error) {
+func askStop(_ context.Context, _ *appPages, a *v1alpha1.App, _ url.Values) (web.Question, error) {
 	return web.Question{
 		Text: apppage.StopText, Button: "Stop",
 		Command: fmt.Sprintf("kubectl -n %s scale apps.pipeops.io %s --replicas 0", a.Namespace, a.Name),
@@ -161,7 +162,7 @@ func stop(ctx context.Context, d *appPages, key runnerapi.Key, _ url.Values) err
 	return err
 }
 
-func askPause(a *v1alpha1.App, _ url.Values) (web.Question, error) {
+func askPause(_ context.Context, _ *appPages, a *v1alpha1.App, _ url.Values) (web.Question, error) {
 	return web.Question{Text: apppage.PauseText, Button: "Pause", Command: pauseCommand(a, "true")}, nil
 }
 
@@ -170,7 +171,7 @@ func pause(ctx context.Context, d *appPages, key runnerapi.Key, _ url.Values) er
 	return err
 }
 
-func askResume(a *v1alpha1.App, _ url.Values) (web.Question, error) {
+func askResume(_ context.Context, _ *appPages, a *v1alpha1.App, _ url.Values) (web.Question, error) {
 	return web.Question{Text: apppage.ResumeText, Button: "Resume", Command: pauseCommand(a, "null")}, nil
 }
 
@@ -183,7 +184,7 @@ func pauseCommand(a *v1alpha1.App, paused string) string {
 	return fmt.Sprintf(`kubectl -n %s patch apps.pipeops.io %s --type merge -p '{"spec":{"paused":%s}}'`, a.Namespace, a.Name, paused)
 }
 
-func askDelete(a *v1alpha1.App, _ url.Values) (web.Question, error) {
+func askDelete(_ context.Context, _ *appPages, a *v1alpha1.App, _ url.Values) (web.Question, error) {
 	return web.Question{
 		Text: apppage.DeleteText, Button: "Delete", Danger: true, Fields: []web.Field{web.ConfirmField(a.Name)},
 		Command: fmt.Sprintf("kubectl -n %s delete apps.pipeops.io %s", a.Namespace, a.Name),
@@ -199,15 +200,21 @@ func remove(ctx context.Context, d *appPages, key runnerapi.Key, form url.Values
 	return err
 }
 
-func askRollback(a *v1alpha1.App, form url.Values) (web.Question, error) {
+func askRollback(ctx context.Context, d *appPages, a *v1alpha1.App, form url.Values) (web.Question, error) {
 	to, err := revisionIn(form)
 	if err != nil {
 		return web.Question{}, err
 	}
 	n := strconv.FormatInt(to, 10)
+	all, err := d.cluster.history.List(ctx, a)
+	if err != nil {
+		return web.Question{}, err
+	}
+	target, _ := runnerapi.RollbackTarget(revision.Described(a, all, a.Status.Revision), to) // one that is gone is refused
 	return web.Question{
-		Text:   "The spec of revision " + n + " becomes the newest revision. The number of pods stays.",
-		Button: "Roll back to revision " + n, Hidden: []web.Hidden{{Name: "revision", Value: n}},
+		Caution: target.Caution(),
+		Text:    "The spec of revision " + n + " becomes the newest revision. The number of pods stays.",
+		Button:  "Roll back to revision " + n, Hidden: []web.Hidden{{Name: "revision", Value: n}},
 		Command: fmt.Sprintf(`kubectl -n %s patch apps.pipeops.io %s --type merge -p "{\"spec\":$(kubectl -n %s get controllerrevision %s.r%s -o jsonpath='{.data}')}"`,
 			a.Namespace, a.Name, a.Namespace, a.Name, n),
 	}, nil

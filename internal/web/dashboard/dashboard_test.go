@@ -250,7 +250,19 @@ func TestAppPage_Diagnosis(t *testing.T) {
 	assert.Contains(t, r.get("/apps/shop/"+long, http.StatusOK), "No pod exists")
 	assert.Contains(t, r.get("/apps?find=CRASH", http.StatusOK), "/apps/shop/web")
 	assert.NotContains(t, r.get("/apps?find=CRASH", http.StatusOK), long)
-	assert.Contains(t, r.get("/apps?phase=Paused", http.StatusOK), "No App matches")
+	assert.Contains(t, r.get("/apps?state=Paused", http.StatusOK), "No App matches")
+}
+
+// TestAppsPage_Stopped: an App that was scaled to no pods is no healthy one.
+func TestAppsPage_Stopped(t *testing.T) {
+	r := newRig(t, app("shop", "web"), app("shop", "idle", func(a *v1alpha1.App) { a.Spec.Replicas = new(int32(0)) }))
+	overview := r.get("/", http.StatusOK)
+	assert.Contains(t, overview, "1 Healthy</a>")
+	assert.Contains(t, overview, `href="/apps?state=Stopped" class="state plain">1 Stopped</a>`)
+	stopped := r.get("/apps?state=Stopped", http.StatusOK)
+	assert.Contains(t, stopped, "/apps/shop/idle")
+	assert.NotContains(t, stopped, "/apps/shop/web")
+	assert.NotContains(t, r.get("/apps?state=Healthy", http.StatusOK), "/apps/shop/idle")
 }
 
 // podOf returns a pod of an App that runs.
@@ -327,7 +339,9 @@ func TestChanges_AskForConfirmation(t *testing.T) {
 	before := now()
 	assert.Contains(t, r.get("/apps/shop/web/restart", http.StatusOK), "kubectl -n shop annotate apps.pipeops.io web")
 	assert.Contains(t, r.get("/apps/shop/web/scale", http.StatusOK), "kubectl -n shop scale apps.pipeops.io web")
-	assert.Contains(t, r.get("/apps/shop/web/rollback?revision=1", http.StatusOK), "controllerrevision web.r1")
+	question := r.get("/apps/shop/web/rollback?revision=1", http.StatusOK)
+	assert.Contains(t, question, "controllerrevision web.r1")
+	assert.Contains(t, question, "Revision 1 is not known to have been healthy")
 	r.get("/apps/shop/web/rollback", http.StatusUnprocessableEntity)
 	assert.Equal(t, before.ResourceVersion, now().ResourceVersion, "asking changes nothing")
 

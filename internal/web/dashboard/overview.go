@@ -24,7 +24,7 @@ type overviewData struct {
 	Hidden   int // troubles that are not shown
 	Agent    agentState
 	Policy   policyState
-	Phases   []phaseCount
+	States   []stateCount
 	Apps     int
 	Facts    kube.Facts
 	Waiting  []runnerapi.Approval
@@ -33,8 +33,9 @@ type overviewData struct {
 	HasFacts bool
 }
 
-type phaseCount struct {
-	Phase runnerapi.Phase
+// stateCount is a state with its number of Apps.
+type stateCount struct {
+	State string
 	Count int
 }
 
@@ -76,23 +77,24 @@ func (d *overviewPage) readOverview(ctx context.Context) (o overviewData, _ erro
 	}
 	o.HasFacts, o.HasApps, o.Apps = factsErr == nil, appsErr == nil, len(apps)
 	o.Waiting = slices.DeleteFunc(o.Waiting, func(a runnerapi.Approval) bool { return a.Approved != nil })
-	o.countPhases(apps)
+	o.countStates(apps)
 	o.Wrong = slices.Concat(o.Agent.Wrong, o.Policy.wrong(), nodeTroubles(o.Facts), appTroubles(apps))
 	o.Hidden = max(len(o.Wrong)-maxTroubles, 0)
 	o.Wrong = o.Wrong[:len(o.Wrong)-o.Hidden]
 	return o, nil
 }
 
-func (o *overviewData) countPhases(apps []runnerapi.App) {
-	for _, phase := range []runnerapi.Phase{runnerapi.PhaseFailed, runnerapi.PhaseDegraded, runnerapi.PhaseProgressing, runnerapi.PhasePaused, runnerapi.PhaseDeleting, runnerapi.PhaseHealthy} {
+// countStates counts the Apps by state, what is wrong first.
+func (o *overviewData) countStates(apps []runnerapi.App) {
+	for _, state := range states() {
 		n := 0
 		for _, a := range apps {
-			if a.Status.Phase == phase {
+			if a.State() == state {
 				n++
 			}
 		}
 		if n > 0 {
-			o.Phases = append(o.Phases, phaseCount{phase, n})
+			o.States = append(o.States, stateCount{state, n})
 		}
 	}
 }

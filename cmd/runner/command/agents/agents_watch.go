@@ -115,7 +115,7 @@ func describeChange(ch announce.Change) string {
 	}
 	s := fmt.Sprintf("%s  %-16s  %s (%s)", cli.Time(at), kind(ch), ch.Agent.Name, ch.Agent.ID)
 	if app := ch.App; app != nil {
-		s += fmt.Sprintf("  %s  %d/%d ready  %s", runnerapi.Key{Namespace: app.Namespace, Name: app.Name}, app.Ready, app.Replicas, app.Image)
+		s += fmt.Sprintf("  %s  %s  %s", runnerapi.Key{Namespace: app.Namespace, Name: app.Name}, app.Pods(), app.Image)
 		if app.Cause != "" {
 			s += fmt.Sprintf("  %s: %s", app.Cause, app.Message)
 		}

@@ -222,7 +222,7 @@ func alertWords(a announce.AlertEvent) string {
 func (l *eventLine) words() string {
 	switch {
 	case l.App != nil:
-		s := fmt.Sprintf("%s  %d/%d ready  %s", runnerapi.Key{Namespace: l.App.Namespace, Name: l.App.Name}, l.App.Ready, l.App.Replicas, l.App.Image)
+		s := fmt.Sprintf("%s  %s  %s", runnerapi.Key{Namespace: l.App.Namespace, Name: l.App.Name}, l.App.Pods(), l.App.Image)
 		if l.App.Cause != "" {
 			s += fmt.Sprintf("  %s: %s", l.App.Cause, strings.Join(strings.Fields(l.App.Message), " "))
 		}

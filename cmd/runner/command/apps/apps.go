@@ -31,6 +31,6 @@ func appTable(w io.Writer, apps ...runnerapi.App) {
 		if app.Status.Diagnosis != nil {
 			cause = app.Status.Diagnosis.Cause
 		}
-		cli.Row(w, app.Namespace, app.Name, app.Status.Phase, app.Ready(), app.Status.Restarts, app.Spec.Image, cli.Age(app.CreatedAt), cause)
+		cli.Row(w, app.Namespace, app.Name, app.State(), app.Ready(), app.Status.Restarts, app.Spec.Image, cli.Age(app.CreatedAt), cause)
 	}
 }

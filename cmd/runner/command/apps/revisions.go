@@ -36,7 +36,7 @@ func NewRevisions(a *cmdutil.CLI) *cobra.Command {
 func revisionTable(w io.Writer, list []runnerapi.Revision) {
 	cli.Row(w, "REVISION", "STATE", "AGE", "BY", "IMAGE", "CHANGES")
 	for _, r := range list {
-		cli.Row(w, r.Revision, revisionState(r), cli.Age(r.CreatedAt), r.Runner, r.Image, revisionChanges(r))
+		cli.Row(w, r.Revision, revisionState(r), cli.Age(r.CreatedAt), r.By(), r.Image, revisionChanges(r))
 	}
 }
 

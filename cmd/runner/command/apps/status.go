@@ -43,7 +43,7 @@ With --wait, the command waits until the newest rollout ends, and exits as deplo
 				if wait.Wanted() {
 					return a.Outcome(ctx, t, app, wait, &out)
 				}
-				a.State(string(app.Status.Phase) + " " + app.Ready())
+				a.State(app.State() + " " + app.Ready())
 				a.SayWarnings(app.Spec)
 				return out.Write(a.Out, app, func(w io.Writer) { statusTable(w, app) })
 			})
@@ -60,7 +60,7 @@ With --wait, the command waits until the newest rollout ends, and exits as deplo
 func statusTable(w io.Writer, app runnerapi.App) {
 	cli.Row(w, "App:", runnerapi.Key{Namespace: app.Namespace, Name: app.Name})
 	cli.Row(w, "Type:", cmp.Or(app.Spec.Type, runnerapi.TypeDeployment))
-	cli.Row(w, "Phase:", app.Status.Phase)
+	cli.Row(w, "Phase:", app.State())
 	cli.Row(w, "Image:", app.Spec.Image)
 	if app.Status.Revision > 0 {
 		cli.Row(w, "Revision:", app.Status.Revision)

@@ -39,7 +39,14 @@ func eventText(e runnerapi.AppEvent) string {
 	if e.Type == runnerapi.EventRemoved {
 		return fmt.Sprintf("%s/%s: removed", e.Namespace, e.Name)
 	}
-	text := fmt.Sprintf("%s/%s: %s, %d ready, %d updated, generation %d", e.Namespace, e.Name, s.Phase, s.ReadyReplicas, s.UpdatedReplicas, e.Generation)
+	text := fmt.Sprintf("%s/%s: %s", e.Namespace, e.Name, s.Phase)
+	switch {
+	case len(s.Runs) > 0:
+		text += fmt.Sprintf(", last run: %s", s.Runs[0].Outcome)
+	case s.DesiredReplicas > 0:
+		text += fmt.Sprintf(", %d/%d ready, %d updated", min(s.ReadyReplicas, s.DesiredReplicas), s.DesiredReplicas, s.UpdatedReplicas)
+	}
+	text += fmt.Sprintf(", generation %d", e.Generation)
 	if d := s.Diagnosis; d != nil {
 		text += fmt.Sprintf("; %s: %s (fix: %s)", d.Cause, d.Message, d.Fix)
 	}

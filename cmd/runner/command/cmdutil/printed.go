@@ -12,10 +12,10 @@ import (
 
 // printApp prints one App: its name for scripts and people, or the whole.
 func (a *CLI) printApp(app runnerapi.App, out *cli.Output) error {
-	a.State(string(app.Status.Phase) + " " + app.Ready())
+	a.State(app.State() + " " + app.Ready())
 	return out.Write(a.Out, app, func(w io.Writer) {
 		cli.Row(w, "NAMESPACE", "NAME", "PHASE", "READY", "IMAGE")
-		cli.Row(w, app.Namespace, app.Name, app.Status.Phase, app.Ready(), app.Spec.Image)
+		cli.Row(w, app.Namespace, app.Name, app.State(), app.Ready(), app.Spec.Image)
 		for _, url := range app.Status.URLs {
 			cli.Say(w, "in the cluster at %s", cli.Printable(url))
 		}

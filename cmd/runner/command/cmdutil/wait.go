@@ -239,7 +239,7 @@ func (p *Progress) End() {
 
 // summary returns an App's summary in one line.
 func summary(app runnerapi.App) string {
-	s := fmt.Sprintf("%s/%s: %s, ", app.Namespace, app.Name, app.Status.Phase)
+	s := fmt.Sprintf("%s/%s: %s, ", app.Namespace, app.Name, app.State())
 	if app.Spec.Type.Runs() {
 		s += "last run: " + app.Ready()
 	} else {

@@ -14,7 +14,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/request"
 )
@@ -99,7 +98,7 @@ func Record(r *http.Request, call runnerapi.Call, note *Note, status int, header
 	}
 	caller := request.Caller(r.Context())
 	a := runnerapi.AuditRecord{
-		Runner: caller.Runner, RequestID: caller.RequestID, Command: call.ID, Status: status,
+		Runner: caller.Runner, Operator: caller.Operator, RequestID: caller.RequestID, Command: call.ID, Status: status,
 		Namespace: printable.Clip(request.PathParam(r, "namespace")), Name: printable.Clip(request.PathParam(r, "name")),
 		Operation: header.Get(request.OperationIDHeader), Recording: header.Get(runnerapi.RecordingHeader), Approval: note.approval, Outcome: runnerapi.AuditDone,
 	}
@@ -108,8 +107,7 @@ func Record(r *http.Request, call runnerapi.Call, note *Note, status int, header
 		a.Namespace, a.Name = printable.Clip(target.Namespace), printable.Clip(target.Name)
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		cert := r.TLS.VerifiedChains[0][0]
-		a.Certificate, a.Operator = cert.SerialNumber.Text(16), printable.Clip(credentials.OperatorOf(cert))
+		a.Certificate = r.TLS.VerifiedChains[0][0].SerialNumber.Text(16)
 	}
 	switch {
 	case status >= http.StatusInternalServerError:
