@@ -38,6 +38,8 @@ func (r Revision) By() string { return by(r.Runner, r.Operator) }
 // Caution returns what to know before an App goes back to the revision; empty for nothing.
 func (r Revision) Caution() string {
 	switch {
+	case r.Revision == 0: // it is not kept any more
+		return ""
 	case r.Current:
 		return fmt.Sprintf("revision %d is the current one: a rollback to it changes nothing", r.Revision)
 	case r.Identical:

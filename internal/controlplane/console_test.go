@@ -490,7 +490,7 @@ func TestConsole_FindsAgents(t *testing.T) {
 	p.labelled("shop-1", map[string]string{"env": "prod_eu"})
 	p.registered("shop-2")
 	for _, in := range []operatorapi.ListAgentsInput{
-		{Search: "SHOP prod_"}, {Labels: []string{"env=prod_eu"}}, {Order: "urgency", Limit: 1}, {State: "pending", Offset: 0, Limit: 1},
+		{Search: "SHOP prod_"}, {Selector: "env in (prod_eu)"}, {Selector: "env"}, {Order: "urgency", Limit: 1}, {State: "pending", Offset: 0, Limit: 1},
 	} {
 		list, err := operatorapi.ListAgents.Do(t.Context(), p.first(), in)
 		require.NoError(t, err)
@@ -500,6 +500,21 @@ func TestConsole_FindsAgents(t *testing.T) {
 	_, body := p.signedIn(p.operator("alice", administration.RoleViewer)).get("/console/?find=env%3Dprod_eu")
 	assert.Contains(t, body, "shop-1")
 	assert.NotContains(t, body, "shop-2")
+	_, body = p.signedIn(p.operator("bob", administration.RoleViewer)).get("/console/?find=" + url.QueryEscape("env notin (prod_eu, b) shop"))
+	assert.Contains(t, body, "shop-2")
+	assert.NotContains(t, body, "shop-1")
+}
+
+// TestConsole_UnknownFilter: an address that was typed selects nothing, and is no error.
+func TestConsole_UnknownFilter(t *testing.T) {
+	p := start(t)
+	p.registered("shop")
+	b := p.signedIn(p.operator("alice", administration.RoleViewer))
+	for _, query := range []string{"show=nowhere", "find=a%3Db%3Dc", "find=%21", "find=env+in+%28", "find=rank%3E1"} {
+		status, body := b.get("/console/?" + query)
+		assert.Equal(t, http.StatusOK, status, query)
+		assert.NotContains(t, body, "/console/agents/", query)
+	}
 }
 
 // TestConsole_Search finds agents, Apps and pages by a part of their names.

@@ -50,6 +50,16 @@ func (g Grant) Allows(agent map[string]string) bool {
 	return g.All() || g.selector.Matches(labels.Set(agent))
 }
 
+// Requirements returns what the labels of a selected agent have to meet; none if the grant selects
+// all agents.
+func (g Grant) Requirements() labels.Requirements {
+	if g.All() {
+		return nil
+	}
+	all, _ := g.selector.Requirements()
+	return all
+}
+
 // String returns the grant in the syntax of ParseGrant: empty for all agents.
 func (g Grant) String() string {
 	if g.All() {

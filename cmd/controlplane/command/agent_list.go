@@ -18,7 +18,7 @@ func newAgentList(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List agents and pending registrations",
-		Example: "  pipeops-controlplane agent list --search eu --label env=prod\n  pipeops-controlplane agent list --wrong -o json",
+		Example: "  pipeops-controlplane agent list --search eu --selector env=prod,tier!=test\n  pipeops-controlplane agent list --wrong -o json",
 		Args:    cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
@@ -46,7 +46,7 @@ func newAgentList(a *app) *cobra.Command {
 	out.AddList(cmd)
 	f := cmd.Flags()
 	f.StringVar(&find.Search, "search", "", "words that an agent's name, ID, labels, versions, distribution or provider have")
-	f.StringSliceVarP(&find.Labels, "label", "l", nil, "label that an agent has, as KEY=VALUE; may be repeated")
+	f.StringVarP(&find.Selector, "selector", "l", "", "only agents with these labels, such as env=prod,region in (eu,us)")
 	f.StringVar(&find.State, "state", "", "only agents in this state: pending, online, offline, revoked")
 	f.BoolVar(&find.Wrong, "wrong", false, "only agents that need attention: offline, in use twice, with a failed update or check, or a component that is not ready")
 	return cmd

@@ -68,11 +68,11 @@ func TestRollback_SkipsFailedRevisions(t *testing.T) {
 		{[]int64{3, 4}, 4}, {[]int64{3}, 3}, {[]int64{3, 6}, 3}, // never to the current one
 		{[]int64{1}, 5}, {nil, 5}, // of which nothing is kept, or known
 	} {
-		found, err := pick(all, 0, c.healthy)
+		found, err := pick(&v1alpha1.App{Status: v1alpha1.Status{Healthy: c.healthy}}, all, 0)
 		require.NoError(t, err)
 		assert.Equal(t, c.revision, found.Revision, "%v", c.healthy)
 	}
-	found, err := pick(all, 5, []int64{3})
+	found, err := pick(&v1alpha1.App{Status: v1alpha1.Status{Healthy: []int64{3}}}, all, 5)
 	require.NoError(t, err)
 	assert.EqualValues(t, 5, found.Revision, "whichever is asked for")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
@@ -13,6 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
 // The calls about agents.
@@ -103,13 +103,13 @@ type LabelAgentBody struct {
 
 // ListAgentsInput selects agents. The selection does not extend to registrations that wait.
 type ListAgentsInput struct {
-	Search string   `query:"search" maxLength:"256" doc:"Words that the agent's name, ID, labels, versions, distribution or provider have."`
-	Labels []string `query:"label" maxItems:"16" doc:"Labels that the agent has, as KEY=VALUE, separated by commas."`
-	State  string   `query:"state" enum:"pending,online,offline,revoked"`
-	Wrong  bool     `query:"wrong" doc:"Only agents that need attention: offline, in use twice, with a failed update, a failed check or a component that is not ready."`
-	Order  string   `query:"order" enum:"name,urgency" default:"name" doc:"urgency lists agents that need attention first."`
-	Offset int      `query:"offset" minimum:"0" doc:"How many agents to skip."`
-	Limit  int      `query:"limit" minimum:"0" maximum:"1000" doc:"How many agents to return; 0 for all."`
+	Search   string `query:"search" maxLength:"256" doc:"Words that the agent's name, ID, labels, versions, distribution or provider have."`
+	Selector string `query:"selector" maxLength:"1024" doc:"Selects agents by label, in the syntax of a Runner's grant." example:"env=prod,region in (eu,us)"`
+	State    string `query:"state" enum:"pending,online,offline,revoked"`
+	Wrong    bool   `query:"wrong" doc:"Only agents that need attention: offline, in use twice, with a failed update, a failed check or a component that is not ready."`
+	Order    string `query:"order" enum:"name,urgency" default:"name" doc:"urgency lists agents that need attention first."`
+	Offset   int    `query:"offset" minimum:"0" doc:"How many agents to skip."`
+	Limit    int    `query:"limit" minimum:"0" maximum:"1000" doc:"How many agents to return; 0 for all."`
 }
 
 // Agents are agents, and the registrations that wait for approval.
@@ -145,12 +145,12 @@ func registrationOf(e store.Enrolment, err error) (Registration, error) {
 }
 
 func listAgents(ctx context.Context, a *administration.Admin, in *ListAgentsInput) (Agents, error) {
-	labels, err := labelsOf(in.Labels)
+	selector, err := selectorOf(in.Selector)
 	if err != nil {
 		return Agents{}, err
 	}
 	found, err := a.Agents.Find(ctx, store.AgentQuery{
-		Search: in.Search, Labels: labels, State: announce.State(in.State), Wrong: in.Wrong, ByUrgency: in.Order == "urgency",
+		Search: in.Search, Selector: selector, State: announce.State(in.State), Wrong: in.Wrong, ByUrgency: in.Order == "urgency",
 		Offset: in.Offset, Limit: in.Limit,
 	})
 	if err != nil {
@@ -167,17 +167,13 @@ func listAgents(ctx context.Context, a *administration.Admin, in *ListAgentsInpu
 	return list, nil
 }
 
-// labelsOf parses labels as KEY=VALUE.
-func labelsOf(list []string) (map[string]string, error) {
-	labels := map[string]string{}
-	for _, text := range list {
-		key, value, found := strings.Cut(text, "=")
-		if !found || key == "" {
-			return nil, problem.Errorf(problem.Invalid, "write KEY=VALUE, such as env=prod", "%.100q is not a label", text).WithField("query.label")
-		}
-		labels[key] = value
+// selectorOf parses a selector of agents.
+func selectorOf(text string) (credentials.Grant, error) {
+	selector, err := credentials.ParseGrant(text)
+	if err != nil {
+		return selector, problem.Errorf(problem.Invalid, "write a selector such as env=prod,region in (eu,us)", "%v", err).WithField("query.selector")
 	}
-	return labels, nil
+	return selector, store.CheckSelector(selector)
 }
 
 // GetAgentInput names an agent.

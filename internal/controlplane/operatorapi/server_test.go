@@ -116,7 +116,8 @@ func TestOperatorAPI_RefusesRequests(t *testing.T) {
 		"media type":      {"POST", "tokens", `{}`, 415, []string{"Content-Type", "text/plain"}},
 		"size":            {"POST", "tokens", `{"name":"` + strings.Repeat("a", 2<<20) + `"}`, 413, nil},
 		"value":           {"POST", "tokens", `{"uses":-1}`, 422, nil},
-		"label":           {"GET", "agents?label=env", "", 422, nil},
+		"selector":        {"GET", "agents?selector=a%3Db%3Dc", "", 422, nil},
+		"comparison":      {"GET", "agents?selector=rank%3E1", "", 422, nil},
 		"missing agent":   {"GET", "agents/none", "", 404, nil},
 		"never presented": {"POST", "certificate", "", 409, nil},
 	} {
@@ -226,7 +227,7 @@ func TestLocal_AuditsChanges(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, tokens.Items, 1)
 	assert.Equal(t, 2, *tokens.Items[0].UsesLeft)
-	agents, err := operatorapi.ListAgents.Do(ctx, l, operatorapi.ListAgentsInput{Labels: []string{"env=prod"}})
+	agents, err := operatorapi.ListAgents.Do(ctx, l, operatorapi.ListAgentsInput{Selector: "env=prod"})
 	require.NoError(t, err)
 	assert.Empty(t, agents.Agents)
 	require.NoError(t, l.Close())

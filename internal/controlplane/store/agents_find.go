@@ -8,15 +8,21 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
 // AgentQuery selects agents. Zero values select all.
 type AgentQuery struct {
 	// Search has words that an agent's name, ID, labels or versions all have, in any case.
 	Search string
-	Labels map[string]string
-	State  announce.State
+	// Selector is on the labels, in the syntax of grants, without comparisons of numbers.
+	Selector credentials.Grant
+	State    announce.State
 	// Wrong selects agents that need attention.
 	Wrong bool
 	// ByUrgency orders agents that need attention first, and not by name alone.
@@ -63,9 +69,8 @@ func (f *AgentQuery) where() (where string, args []any) {
 	for word := range strings.FieldsSeq(f.Search) {
 		add(searched+` LIKE $%d ESCAPE '\'`, "%"+literal(strings.ToLower(word))+"%")
 	}
-	for _, key := range slices.Sorted(maps.Keys(f.Labels)) {
-		// SQLite's LIKE takes capital and small letters for the same.
-		add("REPLACE(labels, $%d, '') <> labels", fmt.Sprintf("%q:%q", key, f.Labels[key]))
+	for _, r := range f.Selector.Requirements() {
+		parts = append(parts, required(r, &args))
 	}
 	switch {
 	case f.State == announce.StateRevoked:
@@ -77,6 +82,40 @@ func (f *AgentQuery) where() (where string, args []any) {
 		parts = append(parts, urgency+" < 5")
 	}
 	return strings.Join(parts, " AND "), args
+}
+
+// required returns the condition of a requirement on the labels, and adds its arguments. An agent
+// without a label meets != and notin, as everywhere in Kubernetes.
+func required(r labels.Requirement, args *[]any) string {
+	contains := func(text string) string { // SQLite's LIKE takes capital and small letters for the same
+		*args = append(*args, text)
+		return fmt.Sprintf("REPLACE(labels, $%d, '') <> labels", len(*args))
+	}
+	var equal []string
+	for _, value := range slices.Sorted(maps.Keys(r.Values())) {
+		equal = append(equal, contains(fmt.Sprintf("%q:%q", r.Key(), value)))
+	}
+	switch r.Operator() {
+	case selection.Equals, selection.DoubleEquals, selection.In:
+		return "(" + strings.Join(equal, " OR ") + ")"
+	case selection.NotEquals, selection.NotIn:
+		return "NOT (" + strings.Join(equal, " OR ") + ")"
+	case selection.Exists:
+		return contains(fmt.Sprintf("%q:", r.Key()))
+	case selection.DoesNotExist:
+		return "NOT (" + contains(fmt.Sprintf("%q:", r.Key())) + ")"
+	}
+	return "1 = 0" // a comparison of numbers, which CheckSelector refuses
+}
+
+// CheckSelector returns an error for a selector that no list of agents can have.
+func CheckSelector(g credentials.Grant) error {
+	for _, r := range g.Requirements() {
+		if r.Operator() == selection.GreaterThan || r.Operator() == selection.LessThan {
+			return problem.Errorf(problem.Invalid, "use =, !=, in, notin or the label alone", "a list of agents does not compare numbers, as %q does", r.String())
+		}
+	}
+	return nil
 }
 
 // literal escapes what LIKE takes for a pattern.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -385,18 +387,29 @@ func TestFindAgents(t *testing.T) {
 		gone.RevokedAt = noon
 		require.NoError(t, s.UpdateAgent(ctx, gone))
 
+		by := func(selector string) store.AgentQuery {
+			grant, err := credentials.ParseGrant(selector)
+			require.NoError(t, err)
+			return store.AgentQuery{Selector: grant}
+		}
 		for name, tc := range map[string]struct {
 			find store.AgentQuery
 			want []string
 		}{
-			"a label":     {store.AgentQuery{Labels: map[string]string{"env": "prod"}}, []string{"a1"}},
-			"another":     {store.AgentQuery{Labels: map[string]string{"env": "Prod"}}, []string{"a2"}},
-			"two labels":  {store.AgentQuery{Labels: map[string]string{"env": "prod", "team": "a_b"}}, []string{"a1"}},
-			"no pattern":  {store.AgentQuery{Labels: map[string]string{"team": "a%b"}}, nil},
+			"a label":     {by("env=prod"), []string{"a1"}},
+			"another":     {by("env=Prod"), []string{"a2"}},
+			"two labels":  {by("env=prod,team=a_b"), []string{"a1"}},
+			"no pattern":  {by("team=a.b"), nil},
+			"not":         {by("env!=prod"), []string{"a2", "a3", "a4"}},
+			"in":          {by("env in (prod,Prod)"), []string{"a1", "a2"}},
+			"notin":       {by("env notin (prod,Prod)"), []string{"a3", "a4"}},
+			"there":       {by("env"), []string{"a1", "a2"}},
+			"not there":   {by("!env"), []string{"a3", "a4"}},
+			"both":        {by("env,env!=prod"), []string{"a2"}},
 			"a word":      {store.AgentQuery{Search: "PROD"}, []string{"a1", "a2", "a3"}},
 			"a wildcard":  {store.AgentQuery{Search: "a_b"}, []string{"a1"}},
 			"a state":     {store.AgentQuery{State: announce.StateRevoked}, []string{"a4"}},
-			"all of them": {store.AgentQuery{Labels: map[string]string{"env": "prod"}, Search: "shop-a1", State: announce.StatePending}, []string{"a1"}},
+			"all of them": {store.AgentQuery{Selector: by("env=prod").Selector, Search: "shop-a1", State: announce.StatePending}, []string{"a1"}},
 		} {
 			found, total, err := s.FindAgents(ctx, tc.find)
 			require.NoError(t, err, name)
@@ -406,6 +419,13 @@ func TestFindAgents(t *testing.T) {
 			}
 			assert.Equal(t, tc.want, ids, name)
 			assert.Equal(t, len(tc.want), total, name)
+			for _, id := range []string{"a1", "a2", "a3", "a4"} { // as a grant selects
+				a, err := s.Agent(ctx, id)
+				require.NoError(t, err)
+				if tc.find.Search == "" && tc.find.State == "" {
+					assert.Equal(t, tc.find.Selector.Allows(a.Labels), slices.Contains(ids, id), "%s: %s", name, id)
+				}
+			}
 		}
 	})
 }

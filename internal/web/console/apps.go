@@ -198,13 +198,12 @@ func pauses(call *operatorapi.Call[operatorapi.AppInput, runnerapi.App], name, t
 func askRollback(ctx context.Context, t operatorapi.Target, agent string, query url.Values) (web.Question, error) {
 	to, err := strconv.ParseInt(query.Get("revision"), 10, 64)
 	if err != nil {
-		return web.Question{}, web.NotFound()
+		to = 1
 	}
-	found, err := operatorapi.GetApp.Do(ctx, t, operatorapi.GetAppInput{AppKey: appIn(agent, query)})
-	if err != nil {
-		return web.Question{}, err
+	var target runnerapi.Revision
+	if found, err := operatorapi.GetApp.Do(ctx, t, operatorapi.GetAppInput{AppKey: appIn(agent, query)}); err == nil { // the rollback itself says why not
+		target, _ = runnerapi.RollbackTarget(found.Revisions, to)
 	}
-	target, _ := runnerapi.RollbackTarget(found.Revisions, to) // the agent refuses one that is gone
 	n := strconv.FormatInt(to, 10)
 	return appQuestion(agent, query, "rollback", []string{"--to", n}, web.Question{
 		Text: "The spec of revision " + n + " becomes the newest revision. The number of pods stays.", Caution: target.Caution(),

@@ -4,11 +4,14 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
 // stateCount is a state with its number of agents.
@@ -53,22 +56,25 @@ func (p *fleetPages) fleetLive(w http.ResponseWriter, r *http.Request) error {
 
 func (p *fleetPages) readFleet(query url.Values) func(context.Context) (fleetData, error) {
 	in := operatorapi.ListAgentsInput{Order: "urgency", Offset: web.Offset(query), Limit: web.PageSize}
-	find, others := strings.TrimSpace(query.Get("find")), []string{}
-	for _, word := range words(find) {
-		if strings.Contains(word, "=") {
-			in.Labels = append(in.Labels, word)
-			continue
-		}
-		others = append(others, word)
-	}
-	in.Search = strings.Join(others, " ")
-	if in.State = query.Get("show"); in.State == "wrong" {
-		in.State, in.Wrong = "", true
+	find := strings.TrimSpace(query.Get("find"))
+	in.Search, in.Selector = splitSearch(find)
+	show := query.Get("show")
+	unknown := false
+	switch {
+	case show == "wrong":
+		in.Wrong = true
+	case show == "" || slices.Contains(agentStates, announce.State(show)):
+		in.State = show
+	default:
+		unknown = true // in an address that was typed
 	}
 	return func(ctx context.Context) (fleetData, error) {
 		list, err := operatorapi.ListAgents.Do(ctx, p.opts.API, in)
 		if err != nil {
 			return fleetData{}, err
+		}
+		if unknown {
+			list.Agents, list.Total = nil, 0
 		}
 		rows := make([]fleetRow, len(list.Agents))
 		for i, a := range list.Agents {
@@ -77,13 +83,38 @@ func (p *fleetPages) readFleet(query url.Values) func(context.Context) (fleetDat
 				rows[i].Troubles = append(rows[i].Troubles, trouble{Title: checkFailed + name})
 			}
 		}
-		data := fleetData{Rows: web.Window(rows, list.Total, query), Find: find, Show: query.Get("show"), Wrong: list.Wrong, Waiting: pending(list.Waiting)}
+		data := fleetData{Rows: web.Window(rows, list.Total, query), Find: find, Show: show, Wrong: list.Wrong, Waiting: pending(list.Waiting)}
 		for _, state := range agentStates {
 			data.All += list.States[state]
 			data.States = append(data.States, stateCount{state, list.States[state]})
 		}
 		return data, nil
 	}
+}
+
+// inSet matches a requirement such as region in (eu,us).
+var inSet = regexp.MustCompile(`[^\s,]+\s+(?:not)?in\s*\([^)]*\)`)
+
+// splitSearch returns the words to look for, and the selector of labels among them. What is no
+// selector is a word.
+func splitSearch(text string) (search, selector string) {
+	terms := inSet.FindAllString(text, -1)
+	for _, word := range words(inSet.ReplaceAllString(text, " ")) {
+		if strings.ContainsAny(word, "=!") {
+			terms = append(terms, word)
+			continue
+		}
+		search += " " + word
+	}
+	var good []string
+	for _, term := range terms {
+		if _, err := credentials.ParseGrant(term); err != nil {
+			search += " " + term
+			continue
+		}
+		good = append(good, term)
+	}
+	return strings.TrimSpace(search), strings.Join(good, ",")
 }
 
 // pending returns how many registrations wait for a decision.
