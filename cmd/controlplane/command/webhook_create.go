@@ -25,8 +25,8 @@ func newWebhookCreate(a *app) *cobra.Command {
 webhook's URL. The receiver verifies events with the secret, which cannot be shown again.
 
 Events are CloudEvents, signed as Standard Webhooks specifies, or notices for a chat service. They
-arrive at least once, and those of one agent arrive in order. The control plane retries for three days when the receiver
-does not accept an event. docs/operator/webhooks.md describes the receiver.
+arrive at least once, and those of one agent arrive in order. The control plane retries for three
+days when the receiver does not accept an event. docs/operator/webhooks.md describes the receiver.
 
 The control plane sends nothing to private addresses, or over plain HTTP, unless you allow it
 here.`,
