@@ -13,8 +13,7 @@ document.addEventListener("click", async (event) => {
     URL.revokeObjectURL(link.href);
     return;
   }
-  await navigator.clipboard.writeText(text);
   const status = button.nextElementSibling;
-  status.textContent = "Copied";
+  status.textContent = await navigator.clipboard.writeText(text).then(() => "Copied", () => "The browser does not allow it");
   setTimeout(() => { status.textContent = ""; }, 3000);
 });
