@@ -115,7 +115,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 	c.instruments = newInstruments(c.cfg.Version)
 	c.outbox = outbox.New(c.store, c.cfg.Limits.Outbox, c.cfg.Log)
 	c.webhooks = webhook.NewDispatcher(c.store, webhook.Options{
-		TLS: c.cfg.WebhookTLS, UserAgent: "pipeops-controlplane/" + c.cfg.Version, Now: c.cfg.Now, Console: c.consoleURL(),
+		TLS: c.cfg.WebhookTLS, UserAgent: "pipeops-controlplane/" + c.cfg.Version, Now: c.cfg.Now, Console: c.consoleURL,
 		Tried: func(state store.DeliveryState) { c.instruments.webhooks.WithLabelValues(attempt(state)).Inc() },
 	}, c.cfg.Log)
 	c.openRegistries()

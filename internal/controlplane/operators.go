@@ -27,7 +27,7 @@ func (c *ControlPlane) openOperators(ctx context.Context) error {
 		Identify: c.operatorOf, Name: hostname(), Version: c.cfg.Version, Log: c.cfg.Log,
 		Settings: administration.Settings{
 			Broker:   rabbitmq.Config{URLs: c.cfg.BrokerURLs, TLS: c.cfg.BrokerTLS, Reread: c.cfg.BrokerReread, Log: c.cfg.Log},
-			Webhooks: webhook.Options{TLS: c.cfg.WebhookTLS, UserAgent: "pipeops-controlplane/" + c.cfg.Version, Console: c.consoleURL()},
+			Webhooks: webhook.Options{TLS: c.cfg.WebhookTLS, UserAgent: "pipeops-controlplane/" + c.cfg.Version, Console: c.consoleURL},
 
 			Replicas: c.replicas, ConsoleCode: c.authn.ConsoleCode, ConsoleURL: c.consoleURL(),
 			Acting: acting.New(acting.Config{

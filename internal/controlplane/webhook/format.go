@@ -57,7 +57,11 @@ func (s *Sender) noticeOf(ctx context.Context, event []byte) (notice, error) {
 		if s.options.agentName != nil {
 			name = cmp.Or(s.options.agentName(ctx, e.AgentID), name)
 		}
-		return newNotice(e, name, s.options.Console), nil
+		console := ""
+		if s.options.Console != nil {
+			console = s.options.Console()
+		}
+		return newNotice(e, name, console), nil
 	}
 	var test struct{ Type string }
 	if err := json.Unmarshal(event, &test); err != nil || test.Type != TypeTest {

@@ -57,7 +57,7 @@ func TestFormat_Bodies(t *testing.T) {
 			"actions":[{"type":"Action.OpenUrl","title":"Open in the console","url":"` + link + `"}]}}]}`,
 	} {
 		server, got := chat(t)
-		s := NewSender(store.Webhook{Name: "team", URL: server.URL, AllowHTTP: true, Secret: NewSecret(), Format: format}, Options{Console: "https://cp.example.com/console"})
+		s := NewSender(store.Webhook{Name: "team", URL: server.URL, AllowHTTP: true, Secret: NewSecret(), Format: format}, Options{Console: func() string { return "https://cp.example.com/console" }})
 		e := failed(t)
 		body, err := e.Encode()
 		require.NoError(t, err)
