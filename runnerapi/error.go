@@ -53,7 +53,7 @@ func NotSupported(fix, format string, args ...any) *Error {
 // CodeIdempotencyKeyReused refuses another command under a key that is taken.
 const CodeIdempotencyKeyReused = Code("idempotency_key_reused") // 409
 
-// CodeChanged refuses a spec that was made from another generation of the App.
+// CodeChanged refuses a write that was made from an earlier state of what it replaces.
 const CodeChanged = Code("changed_meanwhile") // 412
 
 // Changed returns the refusal of a spec that was made from another generation of the App than it
@@ -65,4 +65,15 @@ func Changed(key Key, made, has int64) *Error {
 	}
 	return problem.New(http.StatusPreconditionFailed, CodeChanged, "read the App again, put your change into its spec, and send that",
 		"App %s %s, and the new spec was made from generation %d", key, what, made).WithField("header.If-Match")
+}
+
+// ChangedContent returns the refusal of a Secret's or ConfigMap's content that was made from
+// another one than it has; an empty digest is for an object that is not there.
+func ChangedContent(what string, key Key, made, has string) *Error {
+	state := "has digest " + has
+	if has == "" {
+		state = "is not there any more"
+	}
+	return problem.New(http.StatusPreconditionFailed, CodeChanged, "read the "+what+" again, put your change into its content, and send that",
+		"%s %s %s, and the new content was made from digest %s", what, key, state, made).WithField("header.If-Match")
 }

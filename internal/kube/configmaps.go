@@ -24,7 +24,13 @@ var _ backend.ConfigMaps = ConfigMaps{}
 func (k *Client) ConfigMaps() ConfigMaps { return ConfigMaps{k} }
 
 func (k ConfigMaps) objects() objects[*corev1.ConfigMap] {
-	return objects[*corev1.ConfigMap]{k.Client, "config map", "configmap", func() *corev1.ConfigMap { return &corev1.ConfigMap{} }}
+	return objects[*corev1.ConfigMap]{
+		k.Client, "config map", "configmap", func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+		func(ctx context.Context, o *corev1.ConfigMap) (string, error) {
+			cm, err := k.wireConfigMap(ctx, o, false)
+			return cm.Digest, err
+		},
+	}
 }
 
 // Set creates the ConfigMap or replaces all its keys.

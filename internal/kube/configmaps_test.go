@@ -72,6 +72,42 @@ func TestConfigMap_DelayedPutKeepsNewer(t *testing.T) {
 	assert.NotEqual(t, newer.Digest, put("third", "old").Digest)
 }
 
+// TestContents_ChangedMeanwhile: a content that was made from an earlier one replaces no newer one.
+func TestContents_ChangedMeanwhile(t *testing.T) {
+	k := asAgent(t, kubetest.ControlPlane(t))
+	name := key(production, "changed-meanwhile")
+	for what, set := range map[string]func(value, digest string) (string, error){
+		"config map": func(value, digest string) (string, error) {
+			opts := byTest
+			opts.Digest = digest
+			cm, err := k.ConfigMaps().Set(t.Context(), name, runnerapi.ConfigMapSpec{Data: map[string]string{"a": value}}, opts)
+			return cm.Digest, err
+		},
+		"secret": func(value, digest string) (string, error) {
+			opts := byTest
+			opts.Digest = digest
+			s, err := k.Secrets().Set(t.Context(), name, runnerapi.SecretSpec{Data: map[string]string{"a": value}}, opts)
+			return s.Digest, err
+		},
+	} {
+		refused := func(value, digest, why string) {
+			_, err := set(value, digest)
+			var problem *runnerapi.Error
+			require.ErrorAs(t, err, &problem, what)
+			assert.Equal(t, runnerapi.CodeChanged, problem.Code, what)
+			assert.Contains(t, problem.Detail, why, what)
+		}
+		refused("one", "none", "is not there any more")
+		first, err := set("one", "")
+		require.NoError(t, err)
+		second, err := set("two", first)
+		require.NoError(t, err, what)
+		refused("three", first, "has digest "+second)
+		_, err = set("three", second)
+		require.NoError(t, err, what)
+	}
+}
+
 // TestConfigMap_DelayedDeleteSparesNewer has a delete go on in a replica that was held in the
 // middle of it, after another carried it out and something new was written under the same name.
 func TestConfigMap_DelayedDeleteSparesNewer(t *testing.T) {

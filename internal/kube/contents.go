@@ -29,6 +29,8 @@ type objects[O client.Object] struct {
 	what  string // for messages
 	kind  string // for kubectl
 	fresh func() O
+	// digest returns the digest of an object's content, as Runners read it.
+	digest func(context.Context, O) (string, error)
 }
 
 // put creates the object or fills the existing one.
@@ -60,6 +62,9 @@ func (c objects[O]) tryPut(ctx context.Context, key runnerapi.Key, opts runnerap
 	if !objectmeta.RecordCommand(o, opts.Command) {
 		return o, nil
 	}
+	if err := c.unchanged(ctx, key, o, missing, opts.Digest); err != nil {
+		return o, err
+	}
 	if err := fill(o); err != nil {
 		return o, err
 	}
@@ -68,6 +73,25 @@ func (c objects[O]) tryPut(ctx context.Context, key runnerapi.Key, opts runnerap
 		return o, c.writer(opts).Create(ctx, o, client.FieldOwner(objectmeta.FieldManager))
 	}
 	return o, c.writer(opts).Update(ctx, o, client.FieldOwner(objectmeta.FieldManager))
+}
+
+// unchanged refuses to replace another content than that from which the new one was made; made is
+// empty for any.
+func (c objects[O]) unchanged(ctx context.Context, key runnerapi.Key, o O, missing bool, made string) error {
+	if made == "" {
+		return nil
+	}
+	has := ""
+	if !missing {
+		var err error
+		if has, err = c.digest(ctx, o); err != nil {
+			return err
+		}
+	}
+	if has != made {
+		return runnerapi.ChangedContent(c.what, key, made, has)
+	}
+	return nil
 }
 
 // read does not reveal whether there is an object that was not created through the agent.

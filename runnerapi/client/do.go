@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -72,6 +73,9 @@ func (r *request) url(host string) string {
 
 // write adds the options of a write.
 func (r *request) write(opts runnerapi.WriteOptions) *request {
+	if opts.Digest != "" {
+		r.match = strconv.Quote(opts.Digest)
+	}
 	r.key = opts.IdempotencyKey
 	if r.key == "" {
 		r.key = uuid.NewString()

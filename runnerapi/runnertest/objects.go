@@ -19,6 +19,9 @@ func (b fakeSecrets) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.
 	if err := b.checkNamespace(key.Namespace); err != nil {
 		return runnerapi.Secret{}, err
 	}
+	if has := shown(key, b.secrets[key]).Digest; opts.Digest != "" && opts.Digest != has {
+		return runnerapi.Secret{}, runnerapi.ChangedContent("secret", key, opts.Digest, has)
+	}
 	if !opts.DryRun {
 		b.secrets[key] = spec
 	}

@@ -34,12 +34,15 @@ func (s *configMapCalls) routes() {
 func (s *configMapCalls) putConfigMap(ctx context.Context, in *struct {
 	params.Object
 	params.Write
+	params.Replace
 	Body runnerapi.ConfigMapSpec
 }) (*configMapOutput, error) {
 	if err := invalid(in.Body.Validate()); err != nil {
 		return nil, err
 	}
-	cm, err := s.configMaps.Set(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
+	opts := s.writeOptions(ctx, in.Write)
+	opts.Digest = in.Digest()
+	cm, err := s.configMaps.Set(ctx, objectKey(in.Object), in.Body, opts)
 	return &configMapOutput{Body: cm}, err
 }
 

@@ -33,12 +33,15 @@ func (s *secretCalls) routes() {
 func (s *secretCalls) putSecret(ctx context.Context, in *struct {
 	params.Object
 	params.Write
+	params.Replace
 	Body runnerapi.SecretSpec
 }) (*secretOutput, error) {
 	if err := invalid(in.Body.Validate()); err != nil {
 		return nil, err
 	}
-	secret, err := s.secrets.Set(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
+	opts := s.writeOptions(ctx, in.Write)
+	opts.Digest = in.Digest()
+	secret, err := s.secrets.Set(ctx, objectKey(in.Object), in.Body, opts)
 	return &secretOutput{Body: secret}, err
 }
 

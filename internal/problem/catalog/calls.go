@@ -124,8 +124,8 @@ var calls = []Entry{
 	},
 	{
 		"PO-1021", "changed_meanwhile", "Changed meanwhile",
-		"The new spec was made from an earlier generation of the App, so it would undo another change.",
-		"Read the App again (`pipeops-runner status AGENT NAME -o yaml`), and put your change into its spec.",
+		"The new spec was made from an earlier generation of the App, or from an earlier content of the Secret or ConfigMap. It would undo another change.",
+		"Read it again (`pipeops-runner status AGENT NAME -o yaml`, `secret get`, `configmap get`), and put your change into that.",
 		"docs/reference/runner-api.md#deploy-again",
 	},
 	{

@@ -53,6 +53,14 @@ func (d Deploy) Generation() int64 {
 	return n
 }
 
+// Replace is what a write of a Secret or ConfigMap takes beside what every write takes.
+type Replace struct {
+	IfMatch string `header:"If-Match" maxLength:"130" pattern:"^\"[!#-~]{1,128}\"$" doc:"The digest of the content from which the new one was made, in quotes: with another one the write is refused with 412, so that nobody's change is lost (RFC 9110, section 13.1.1)." example:"\"3f1c0a9e\""`
+}
+
+// Digest returns the digest in If-Match; empty if there is none.
+func (r Replace) Digest() string { return strings.Trim(r.IfMatch, `"`) }
+
 // MaxWait is the longest that a call may wait.
 const MaxWait = 10 * time.Minute
 

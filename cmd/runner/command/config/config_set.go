@@ -14,7 +14,7 @@ import (
 
 func newConfigSet(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
-	var namespace string
+	var namespace, digest string
 	var write cmdutil.Writing
 	var from valueFlags
 	cmd := &cobra.Command{
@@ -36,7 +36,9 @@ Apps that use the config map restart when its content changes and their spec say
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			spec := runnerapi.ConfigMapSpec{Data: v.text, BinaryData: v.binary}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
-				cm, err := t.ConfigMaps().Set(ctx, key, spec, write.Options())
+				opts := write.Options()
+				opts.Digest = digest
+				cm, err := t.ConfigMaps().Set(ctx, key, spec, opts)
 				if err != nil {
 					return cmdutil.At(t, key.String(), err)
 				}
@@ -53,6 +55,7 @@ Apps that use the config map restart when its content changes and their spec say
 	f := cmd.Flags()
 	f.StringArrayVar(&from.literals, "from-literal", nil, "KEY=VALUE; may be repeated")
 	f.StringArrayVar(&from.files, "from-file", nil, "[KEY=]FILE; without KEY, the key is the file's name; may be repeated")
+	digestFlag(f, &digest, "config map")
 	f.StringVar(&from.stdin, "from-stdin", "", "KEY whose value is read from standard input")
 	return cli.Extra(cmd, "--from-literal")
 }

@@ -25,8 +25,9 @@ type secretSet struct {
 	out       cli.Output
 	namespace string
 	cmdutil.Writing
-	kind string
-	from valueFlags
+	digest string
+	kind   string
+	from   valueFlags
 
 	certificate certificateFlags
 	registry    registryFlags
@@ -67,13 +68,16 @@ Apps that use the secret restart when its content changes and their spec says so
 	f.StringArrayVar(&c.from.literals, "from-literal", nil, "KEY=VALUE; may be repeated; visible in the list of processes")
 	f.StringArrayVar(&c.from.files, "from-file", nil, "[KEY=]FILE; without KEY, the key is the file's name; may be repeated")
 	f.StringVar(&c.from.stdin, "from-stdin", "", "KEY whose value is read from standard input")
+	digestFlag(f, &c.digest, "secret")
 	c.certificate.add(f)
 	c.registry.add(f)
 	return cli.Extra(cmd, "--from-literal")
 }
 
 func (c *secretSet) run(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, spec runnerapi.SecretSpec) error {
-	secret, err := t.Secrets().Set(ctx, key, spec, c.Options())
+	opts := c.Options()
+	opts.Digest = c.digest
+	secret, err := t.Secrets().Set(ctx, key, spec, opts)
 	if err != nil {
 		return cmdutil.At(t, key.String(), err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/spf13/pflag"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
@@ -74,4 +76,9 @@ func (v values) add(key string, value []byte) error {
 		v.binary[key] = value
 	}
 	return nil
+}
+
+// digestFlag adds the flag with the digest of the content from which the new one was made.
+func digestFlag(f *pflag.FlagSet, digest *string, what string) {
+	f.StringVar(digest, "if-digest", "", "refuse the write if the "+what+" has another digest: get shows it")
 }
