@@ -39,8 +39,8 @@ type Options struct {
 	// TLS has the CAs that receivers' certificates may be of; nil means the machine's.
 	TLS       tlsfiles.Source
 	UserAgent string
-	// Console returns the console's URL, for links in notices; nil for no links. It is called when a
-	// notice is sent: the URL may have a port that is known only once it is open.
+	// Console returns the console's URL, for links in notices; nil for no links. It is called when
+	// a notice is sent: the URL may have a port that is known only once it is open.
 	Console func() string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
