@@ -19,11 +19,12 @@ addEventListener("submit", event => {
 function restore(draft) {
   const form = [...document.forms].find(f => f.getAttribute("action") === draft.action);
   if (!form) return;
-  const values = new Map(draft.fields);
+  const values = Map.groupBy(draft.fields, ([name]) => name); // rows of a form have the same names
   for (const field of fieldsOf(form)) {
-    if (!values.has(field.name)) continue;
-    if (field.type === "checkbox") field.checked = values.get(field.name);
-    else field.value = values.get(field.name);
+    const [next] = values.get(field.name)?.splice(0, 1) ?? [];
+    if (!next) continue;
+    if (field.type === "checkbox") field.checked = next[1];
+    else field.value = next[1];
     const folded = field.closest("details");
     if (folded && field.value) folded.open = true;
   }
