@@ -167,6 +167,6 @@ func (s *scene) exploreLog(t *testing.T, b *browser.Browser) {
 	assert.Contains(t, b.Text(), "a line during the pause")
 	b.Fill("#find", "panic")
 	b.Enter("#find")
-	says("1 lines.")
+	says("1 line.")
 	assert.Contains(t, browser.Get(b, chromedp.Location()), "find=panic", "the server has searched")
 }

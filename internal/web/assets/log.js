@@ -19,7 +19,7 @@ function show(line) {
 function count() {
   const all = [...lines.children].filter((line) => line.dataset.pod && !held?.has(line));
   const shown = all.filter((line) => !line.hidden).length;
-  document.getElementById("shown").textContent = shown === all.length ? `${all.length} lines.` : `${shown} of ${all.length} lines.`;
+  document.getElementById("shown").textContent = `${shown === all.length ? "" : `${shown} of `}${all.length} ${all.length === 1 ? "line" : "lines"}.`;
   if (pause) pause.textContent = held ? `Resume (${held.size} new)` : "Pause";
 }
 
