@@ -257,8 +257,10 @@ func (o *office) operate(b *browser.Browser) {
 	b.Follow(`//button[text()="Make the token"]`)
 	assert.Contains(o.t, b.Text(), "CLUSTER_NAME=NAME bash")
 	assert.Contains(o.t, b.Text(), "Waiting for your machine…")
-	browser.Get(b, chromedp.Evaluate[bool](`document.querySelector(".ways [data-copy]").click(), true`))
+	// A browser without a window may refuse its clipboard.
+	browser.Get(b, chromedp.Evaluate[bool](`navigator.clipboard.writeText = async (text) => { window.copied = text; }, document.querySelector(".ways [data-copy]").click(), true`))
 	await.Until(o.t, "the line is copied", func() bool { return strings.Contains(b.Text(), "Copied") })
+	assert.Contains(o.t, browser.Get(b, chromedp.Evaluate[string](`window.copied`)), "CLUSTER_NAME=NAME bash")
 	b.Accessible("made")
 	b.Picture("console-made")
 	b.Visit(o.site+"/?find=bakery", "h1")
