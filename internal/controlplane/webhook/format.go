@@ -13,7 +13,7 @@ import (
 
 // The formats of requests. All but the first are what a chat service takes at its incoming webhook.
 //
-// Each is one function here, and not a library of notifiers: those (shoutrrr, notify) make their
+// Each is one function here, and not a library of notifiers: shoutrrr and its like make their
 // own HTTP clients, which would bypass the guard of addresses, the timeouts and the retries.
 const (
 	FormatCloudEvents = "cloudevents"
