@@ -86,14 +86,14 @@ type AppEvent struct {
 
 // Pods returns what runs of the App, for people: 2/3 ready, stopped, or the outcome of the last
 // run.
-func (e AppEvent) Pods() string {
+func (a *AppEvent) Pods() string {
 	switch {
-	case e.LastRun != "":
-		return "last run: " + e.LastRun
-	case e.Replicas == 0:
+	case a.LastRun != "":
+		return "last run: " + a.LastRun
+	case a.Replicas == 0:
 		return "stopped"
 	}
-	return fmt.Sprintf("%d/%d ready", min(e.Ready, e.Replicas), e.Replicas)
+	return fmt.Sprintf("%d/%d ready", min(a.Ready, a.Replicas), a.Replicas)
 }
 
 // SourceOf returns the source of an agent's events, as a URI reference. The sequence of CloudEvents

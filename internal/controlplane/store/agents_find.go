@@ -91,7 +91,7 @@ func required(r labels.Requirement, args *[]any) string {
 		*args = append(*args, text)
 		return fmt.Sprintf("REPLACE(labels, $%d, '') <> labels", len(*args))
 	}
-	var equal []string
+	equal := make([]string, 0, len(r.Values()))
 	for _, value := range slices.Sorted(maps.Keys(r.Values())) {
 		equal = append(equal, contains(fmt.Sprintf("%q:%q", r.Key(), value)))
 	}
