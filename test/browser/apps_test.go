@@ -92,7 +92,7 @@ func (br *branch) examine(name string) {
 // fill sets a field of a form.
 func (br *branch) fill(field, value string) {
 	br.t.Helper()
-	br.browser.Fill(`[name="`+field+`"]`, value)
+	br.browser.Fill(`main [name="`+field+`"]`, value)
 }
 
 // send presses the form's button.
