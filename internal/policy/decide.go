@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/policy/input"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy/preset"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -18,7 +19,7 @@ import (
 func (d Document) explain(i runnerapi.Intent, source string) (Rule, error) {
 	rules := d.Rules
 	if rules == nil {
-		rules = presets[PresetDeploy]
+		rules = presets[preset.Deploy]
 	}
 	var refused error
 	for at, rule := range rules {

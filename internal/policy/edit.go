@@ -9,14 +9,15 @@ import (
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy/preset"
 )
 
 // WithRule returns a policy's text with a rule before all others, in place of one of the same name,
 // from which it takes the bounds that it does not have. The rest of the text stays as its owner
-// wrote it, comments too. preset is the one beside the text; where neither names one and the text
+// wrote it, comments too. beside is the preset beside the text; where neither names one and the text
 // has no rules, the default rules follow. The error is of a text that is not a policy, or not
 // written line by line.
-func WithRule(text []byte, preset string, rule Rule) ([]byte, error) {
+func WithRule(text []byte, beside string, rule Rule) ([]byte, error) {
 	now, err := parse(text)
 	if err != nil {
 		return nil, err
@@ -35,8 +36,8 @@ func WithRule(text []byte, preset string, rule Rule) ([]byte, error) {
 		return nil, err
 	}
 	rules := before.Rules
-	if rules == nil && before.Preset == "" && preset == "" {
-		rules = presets[PresetDeploy]
+	if rules == nil && before.Preset == "" && beside == "" {
+		rules = presets[preset.Deploy]
 	}
 	item, err := itemOf(rule)
 	if err != nil {

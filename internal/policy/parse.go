@@ -14,6 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy/preset"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -51,11 +52,11 @@ func fromConfigMap(data map[string]string) (Document, error) {
 	if err != nil {
 		return Document{}, err
 	}
-	if preset := strings.TrimSpace(data[keyPreset]); preset != "" && doc.Preset != "" && preset != doc.Preset {
-		return Document{}, flaw(keyPreset, "name the preset in one of both", "it is %q, and %s has %q", preset, keyDocument, doc.Preset)
-	} else if preset != "" {
-		doc.Preset = preset
-		if wrong := checkPreset(preset); wrong != "" {
+	if named := strings.TrimSpace(data[keyPreset]); named != "" && doc.Preset != "" && named != doc.Preset {
+		return Document{}, flaw(keyPreset, "name the preset in one of both", "it is %q, and %s has %q", named, keyDocument, doc.Preset)
+	} else if named != "" {
+		doc.Preset = named
+		if wrong := checkPreset(named); wrong != "" {
 			return Document{}, flaw(keyPreset, fixDocument, "%s", wrong)
 		}
 	}
@@ -93,7 +94,7 @@ func (d Document) resolved() Document {
 // checkPreset returns what is wrong with a preset's name; empty if nothing is.
 func checkPreset(name string) string {
 	if presets[name] == nil {
-		return fmt.Sprintf("%.40q is none of %s", name, strings.Join(Presets(), ", "))
+		return fmt.Sprintf("%.40q is none of %s", name, strings.Join(preset.Names(), ", "))
 	}
 	return ""
 }

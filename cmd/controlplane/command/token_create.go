@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,13 +13,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/policy"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy/preset"
 )
 
 func newTokenCreate(a *app) *cobra.Command {
 	var opts administration.TokenOptions
 	var out cli.Output
-	var preset string
+	var chosen string
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create an enrolment token and print it once",
@@ -42,11 +43,11 @@ its key. The agent's log shows the same fingerprint.`,
 			if err := opts.Check(); err != nil {
 				return cli.Usage(err)
 			}
-			if preset != "" && policy.Preset(preset) == nil {
-				return cli.Usage(fmt.Errorf("--policy: %.40q is none of %s", preset, strings.Join(policy.Presets(), ", ")))
+			if chosen != "" && !slices.Contains(preset.Names(), chosen) {
+				return cli.Usage(fmt.Errorf("--policy: %.40q is none of %s", chosen, strings.Join(preset.Names(), ", ")))
 			}
 			return a.firstAdmin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
-				return a.createToken(ctx, admin, opts, preset, out)
+				return a.createToken(ctx, admin, opts, chosen, out)
 			})
 		},
 	}
@@ -56,12 +57,12 @@ its key. The agent's log shows the same fingerprint.`,
 	cli.DurationVar(f, &opts.TTL, "ttl", 24*time.Hour, "lifetime of the token; 0 for unlimited")
 	f.StringToStringVar(&opts.Labels, "label", nil, "labels of the agents that register with the token")
 	f.BoolVar(&opts.Approve, "approve", false, "hold each registration until the operator approves it with agent approve")
-	f.StringVar(&preset, "policy", "", "put a preset of the policy into the line to run on the machine: viewer, deploy or full; the machine's owner decides")
+	f.StringVar(&chosen, "policy", "", "put a preset of the policy into the line to run on the machine: viewer, deploy or full; the machine's owner decides")
 	out.Add(cmd)
 	return cmd
 }
 
-func (a *app) createToken(ctx context.Context, admin operatorapi.Target, opts administration.TokenOptions, preset string, out cli.Output) error {
+func (a *app) createToken(ctx context.Context, admin operatorapi.Target, opts administration.TokenOptions, chosen string, out cli.Output) error {
 	token, err := operatorapi.CreateToken.Do(ctx, admin, operatorapi.CreateTokenInput{Body: operatorapi.CreateTokenBody{
 		Name: opts.Name, Labels: opts.Labels, Uses: opts.Uses, TTL: operatorapi.Duration(opts.TTL), Approve: opts.Approve,
 	}})
@@ -74,18 +75,18 @@ func (a *app) createToken(ctx context.Context, admin operatorapi.Target, opts ad
 	case token.Address == "":
 		a.say("The token has no address of the control plane, because it has never served. Set PIPEOPS_CONTROL_PLANE_URL beside the token.")
 	default:
-		a.say("Next, on the machine: curl -fsSL %s | AGENT_TOKEN=(the token) CLUSTER_NAME=(a name)%s bash", operatorapi.Installer, policySetting(preset))
+		a.say("Next, on the machine: curl -fsSL %s | AGENT_TOKEN=(the token) CLUSTER_NAME=(a name)%s bash", operatorapi.Installer, policySetting(chosen))
 	}
 	return err
 }
 
 // policySetting returns the installer's setting of a preset, with a space before it. The token does
 // not have it: the owner of the machine reads the line, and decides.
-func policySetting(preset string) string {
-	if preset == "" {
+func policySetting(chosen string) string {
+	if chosen == "" {
 		return ""
 	}
-	return " PIPEOPS_POLICY=" + preset
+	return " PIPEOPS_POLICY=" + chosen
 }
 
 // printToken prints a token's secret, which is shown only here.
