@@ -195,26 +195,49 @@ func TestConsole_DeployForm(t *testing.T) {
 	_, body := b.get("/console/agents/shop")
 	assert.Contains(t, body, "/deploy\">Deploy an App")
 	_, body = b.get("/console/agents/shop/deploy?" + appOfShop)
-	for _, text := range []string{`name="spec.image" value="nginx:2"`, `name="spec.ports"`, "More fields", "pipeops-runner deploy shop web -n production -f FILE"} {
+	for _, text := range []string{`name="image" value="nginx:2"`, `name="ports"`, "More fields", "pipeops-runner deploy shop -f web.yaml"} {
 		assert.Contains(t, body, text)
 	}
 	_, body = b.get("/console/agents/shop/deploy?namespace=production&app=other")
-	assert.Contains(t, body, `name="spec.image" value=""`, "an App that is not there yet")
-	form := url.Values{"namespace": {"production"}, "app": {"other"}, "spec.image": {"nginx:3"}, "spec.replicas": {"2"}, "spec.env": {`[{"name": "KEY", "value": "hunter2"}]`}}
-	status, body := b.change("/console/agents/shop/deploy", form)
+	assert.Contains(t, body, `name="image" value=""`, "an App that is not there yet")
+	assert.Contains(t, body, `name="app" value="other"`)
+	form := url.Values{
+		"view": {"form"}, "namespace": {"production"}, "app": {"other"}, "type": {"Deployment"}, "image": {"nginx:3"}, "replicas": {"2"},
+		"env.name": {"KEY", "PASSWORD", ""}, "env.from": {"text", "secret", "text"}, "env.value": {"hunter2", "web/password", ""},
+	}
+	sends := func(to string) (int, string) {
+		form.Set("to", to)
+		return b.change("/console/agents/shop/deploy", form)
+	}
+	status, body := sends("yaml")
+	require.Equal(t, http.StatusOK, status, body)
+	assert.Contains(t, body, "name: web\n", "of the Secret")
+	status, body = sends("preview")
+	require.Equal(t, http.StatusOK, status, body)
+	assert.Contains(t, body, "The App is new.")
+	_, err := s.backend.Apps().Get(t.Context(), runnerapi.Key{Namespace: "production", Name: "other"})
+	require.Error(t, err, "a preview deploys nothing")
+	status, body = sends("deploy")
 	require.Equal(t, http.StatusOK, status, body)
 	assert.Contains(t, body, "The agent deploys the App.")
 	app, err := s.backend.Apps().Get(t.Context(), runnerapi.Key{Namespace: "production", Name: "other"})
 	require.NoError(t, err)
 	assert.Equal(t, "nginx:3", app.Spec.Image)
 	assert.EqualValues(t, 2, *app.Spec.Replicas)
+	assert.Equal(t, []runnerapi.EnvVar{{Name: "KEY", Value: "hunter2"}, {Name: "PASSWORD", Secret: &runnerapi.KeyRef{Name: "web", Key: "password"}}}, app.Spec.Env)
 	assert.Contains(t, audit.commands(), "put-app done ops alice")
-	form.Set("spec.image", "")
-	status, body = b.change("/console/agents/shop/deploy", form)
+	form.Set("image", "nginx:4")
+	_, body = sends("preview")
+	assert.Contains(t, body, "<del>-  image: nginx:3</del>")
+	assert.Contains(t, body, "<ins>+  image: nginx:4</ins>")
+	form.Set("image", "")
+	form.Set("ports", "http")
+	status, body = sends("deploy")
 	assert.Equal(t, http.StatusUnprocessableEntity, status)
 	assert.Contains(t, body, `role="alert"`)
+	assert.Contains(t, body, "2 fields need a correction.")
 	assert.Contains(t, body, "hunter2", "the form has what was sent")
-	assert.Contains(t, body, `name="spec.image" value=""`)
+	assert.Contains(t, body, `name="image" value=""`)
 	for _, r := range p.records(6) {
 		assert.NotContains(t, string(r.Arguments), "hunter2")
 	}

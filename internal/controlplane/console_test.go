@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"html"
 	"io"
 	"net"
@@ -22,6 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/console"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -490,7 +492,8 @@ func TestConsole_FindsAgents(t *testing.T) {
 	p.labelled("shop-1", map[string]string{"env": "prod_eu"})
 	p.registered("shop-2")
 	for _, in := range []operatorapi.ListAgentsInput{
-		{Search: "SHOP prod_"}, {Selector: "env in (prod_eu)"}, {Selector: "env"}, {Order: "urgency", Limit: 1}, {State: "pending", Offset: 0, Limit: 1},
+		{AgentFilter: operatorapi.AgentFilter{Search: "SHOP prod_"}}, {AgentFilter: operatorapi.AgentFilter{Selector: "env in (prod_eu)"}},
+		{AgentFilter: operatorapi.AgentFilter{Selector: "env"}}, {Order: "urgency", Limit: 1}, {AgentFilter: operatorapi.AgentFilter{State: "pending"}, Offset: 0, Limit: 1},
 	} {
 		list, err := operatorapi.ListAgents.Do(t.Context(), p.first(), in)
 		require.NoError(t, err)
@@ -503,6 +506,52 @@ func TestConsole_FindsAgents(t *testing.T) {
 	_, body = p.signedIn(p.operator("bob", administration.RoleViewer)).get("/console/?find=" + url.QueryEscape("env notin (prod_eu, b) shop"))
 	assert.Contains(t, body, "shop-2")
 	assert.NotContains(t, body, "shop-1")
+}
+
+// TestConsole_Grid has as many agents as the grid shows, and one more.
+func TestConsole_Grid(t *testing.T) {
+	p := start(t)
+	require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error {
+		for n := range administration.MaxAgentStates + 1 {
+			a := store.Agent{ID: fmt.Sprintf("agent%011d", n), Name: fmt.Sprintf("shop-%05d", n), ClusterUID: fmt.Sprint(n), State: announce.StateOnline, Labels: map[string]string{"env": "prod"}}
+			switch {
+			case n == 0:
+				a.Labels = map[string]string{"team": "a"}
+			case n%100 == 1:
+				a.State = announce.StateOffline
+			case n%100 == 2:
+				a.Labels["env"], a.Components = "test", []announce.Component{{Name: "loki"}}
+			}
+			if err := tx.InsertAgent(t.Context(), a); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	b := p.signedIn(p.operator("alice", administration.RoleViewer))
+	status, body := b.get("/console/?view=grid&by=env")
+	require.Equal(t, http.StatusOK, status, body)
+	assert.Less(t, len(body), 1_000_000)
+	assert.Contains(t, body, "1 agent is not shown")
+	assert.Contains(t, body, `<option value="env" selected>By env</option><option value="team">By team</option>`)
+	assert.Contains(t, body, `<ul class="squares"><li><a href="agents/agent00000000001" class="bad"><span>shop-00001: offline</span></a>`, "the worst is first")
+	assert.Contains(t, body, `<ul class="squares"><li><a href="agents/agent00000000002" class="warn"><span>shop-00002: online, component not ready</span></a>`)
+	assert.Regexp(t, `(?s)<h2>prod .*<h2>test .*<h2>Without env <span class="muted">1</span></h2>\s+<ul class="squares"><li><a href="agents/agent00000000000"><span>shop-00000: online</span></a></ul>`, body)
+	assert.NotContains(t, body, "hx-sse:connect", "it is not live")
+	assert.Contains(t, body, "As of ")
+
+	_, body = b.get("/console/?view=grid&find=team%3Da")
+	assert.Equal(t, 1, strings.Count(body, `href="agents/`))
+	assert.Contains(t, body, `<a href="/console/?find=team%3Da">List</a>`, "the search is kept")
+	assert.NotContains(t, body, "not shown")
+	_, body = b.get("/console/?view=grid&show=wrong&by=nothing")
+	assert.Equal(t, 200, strings.Count(body, `href="agents/`))
+	assert.Contains(t, body, "Without nothing")
+	for _, query := range []string{"show=nowhere", "find=nowhere"} {
+		_, body = b.get("/console/?view=grid&" + query)
+		assert.Contains(t, body, "No agent matches", query)
+		assert.NotContains(t, body, `href="agents/`, query)
+	}
 }
 
 // TestConsole_UnknownFilter: an address that was typed selects nothing, and is no error.

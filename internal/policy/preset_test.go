@@ -61,7 +61,7 @@ func TestPreset_AsKey(t *testing.T) {
 	p.Set(doc, nil)
 	assert.Error(t, p.Decide(intent("ci", "put-app", "shop")))
 	for says, data := range map[string]map[string]string{
-		`"all" is none of deploy, full, viewer`:      {"preset": "all"},
+		`"all" is none of viewer, deploy, full`:      {"preset": "all"},
 		`it is "full", and policy.yaml has "viewer"`: {"preset": "full", "policy.yaml": "preset: viewer"},
 		`"none" is none of`:                          {"policy.yaml": "preset: none"},
 	} {

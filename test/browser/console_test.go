@@ -188,7 +188,7 @@ func TestConsole_InBrowser(t *testing.T) {
 	}, "wide")
 	o.fill(admin)
 	s.look(t, b, "console-", map[string]string{
-		"fleet": "/", "fleet-wrong": "/?show=wrong", "fleet-nothing": "/?find=nowhere", "agent": "/agents/bakery", "agent-offline": "/agents/agent00100", "agent-audit": "/agents/bakery/audit", "agent-nodes": "/agents/bakery/nodes",
+		"fleet": "/", "fleet-grid": "/?view=grid&by=region", "fleet-wrong": "/?show=wrong", "fleet-nothing": "/?find=nowhere", "agent": "/agents/bakery", "agent-offline": "/agents/agent00100", "agent-audit": "/agents/bakery/audit", "agent-nodes": "/agents/bakery/nodes",
 		"enrolment": "/enrolment", "token-new": "/enrolment/new", "approve": "/agents/agent00200/approve", "deny": "/agents/agent00200/deny",
 		"runners": "/runners", "runner-new": "/runners/new", "hosts": "/hosts", "webhooks": "/webhooks", "webhook": "/webhooks/pager", "webhook-new": "/webhooks/new", "webhook-edit": "/webhooks/pager/edit",
 		"announcements": "/announcements", "releases": "/releases", "ca": "/ca", "replicas": "/replicas", "operators": "/operators", "operator-new": "/operators/new", "audit": "/audit?verify=1",

@@ -71,6 +71,16 @@ func (a *Agents) Find(ctx context.Context, q store.AgentQuery) (Found, error) {
 	return found, nil
 }
 
+// MaxAgentStates is how many agents States returns at most.
+const MaxAgentStates = 10_000
+
+// States returns the states of the agents that a query selects, with the value of a label. Those
+// that need attention come first.
+func (a *Agents) States(ctx context.Context, q store.AgentQuery, label string) (store.AgentStatesFound, error) {
+	q.ByUrgency, q.Limit = true, MaxAgentStates
+	return a.store.FindAgentStates(ctx, q, label)
+}
+
 // Detail is an agent with what only operators see of it.
 type Detail struct {
 	Agent  announce.Agent

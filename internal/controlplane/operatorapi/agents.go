@@ -21,6 +21,10 @@ var (
 		Description{Method: "GET", Path: Prefix + "agents", ID: "list-agents", Role: administration.RoleViewer, Command: "agent list",
 			Summary: "List agents and pending registrations"}, listAgents,
 	}
+	ListAgentStates = Call[ListAgentStatesInput, AgentStates]{
+		Description{Method: "GET", Path: Prefix + "agent-states", ID: "list-agent-states", Role: administration.RoleViewer, Command: "agent list",
+			Summary: "List the states of agents, those that need attention first"}, listAgentStates,
+	}
 	GetAgent = Call[GetAgentInput, AgentDetail]{
 		Description{Method: "GET", Path: Prefix + "agents/{agent}", ID: "get-agent", Role: administration.RoleViewer, Command: "agent get",
 			Summary: "Show an agent with its latest events"}, getAgent,
@@ -101,15 +105,25 @@ type LabelAgentBody struct {
 	Remove []string          `json:"remove,omitempty" maxItems:"256" doc:"Keys of labels to remove."`
 }
 
-// ListAgentsInput selects agents. The selection does not extend to registrations that wait.
-type ListAgentsInput struct {
+// AgentFilter selects agents.
+type AgentFilter struct {
 	Search   string `query:"search" maxLength:"256" doc:"Words that the agent's name, ID, labels, versions, distribution or provider have."`
 	Selector string `query:"selector" maxLength:"1024" doc:"Selects agents by label, in the syntax of a Runner's grant." example:"env=prod,region in (eu,us)"`
 	State    string `query:"state" enum:"pending,online,offline,revoked"`
 	Wrong    bool   `query:"wrong" doc:"Only agents that need attention: offline, in use twice, with a failed update, a failed check or a component that is not ready."`
-	Order    string `query:"order" enum:"name,urgency" default:"name" doc:"urgency lists agents that need attention first."`
-	Offset   int    `query:"offset" minimum:"0" doc:"How many agents to skip."`
-	Limit    int    `query:"limit" minimum:"0" maximum:"1000" doc:"How many agents to return; 0 for all."`
+}
+
+func (f *AgentFilter) query() (store.AgentQuery, error) {
+	selector, err := selectorOf(f.Selector)
+	return store.AgentQuery{Search: f.Search, Selector: selector, State: announce.State(f.State), Wrong: f.Wrong}, err
+}
+
+// ListAgentsInput selects agents. The selection does not extend to registrations that wait.
+type ListAgentsInput struct {
+	AgentFilter
+	Order  string `query:"order" enum:"name,urgency" default:"name" doc:"urgency lists agents that need attention first."`
+	Offset int    `query:"offset" minimum:"0" doc:"How many agents to skip."`
+	Limit  int    `query:"limit" minimum:"0" maximum:"1000" doc:"How many agents to return; 0 for all."`
 }
 
 // Agents are agents, and the registrations that wait for approval.
@@ -145,14 +159,12 @@ func registrationOf(e store.Enrolment, err error) (Registration, error) {
 }
 
 func listAgents(ctx context.Context, a *administration.Admin, in *ListAgentsInput) (Agents, error) {
-	selector, err := selectorOf(in.Selector)
+	query, err := in.query()
 	if err != nil {
 		return Agents{}, err
 	}
-	found, err := a.Agents.Find(ctx, store.AgentQuery{
-		Search: in.Search, Selector: selector, State: announce.State(in.State), Wrong: in.Wrong, ByUrgency: in.Order == "urgency",
-		Offset: in.Offset, Limit: in.Limit,
-	})
+	query.ByUrgency, query.Offset, query.Limit = in.Order == "urgency", in.Offset, in.Limit
+	found, err := a.Agents.Find(ctx, query)
 	if err != nil {
 		return Agents{}, err
 	}
@@ -165,6 +177,28 @@ func listAgents(ctx context.Context, a *administration.Admin, in *ListAgentsInpu
 		list.Waiting[i], _ = registrationOf(e, nil)
 	}
 	return list, nil
+}
+
+// ListAgentStatesInput selects agents, and a label of them.
+type ListAgentStatesInput struct {
+	AgentFilter
+	By string `query:"by" maxLength:"317" doc:"Key of the label whose value is returned." example:"env"`
+}
+
+// AgentStates are the states of agents.
+type AgentStates struct {
+	Agents []store.AgentState `json:"agents" nullable:"false" doc:"The first 10000."`
+	Keys   []string           `json:"keys" nullable:"false" doc:"Keys of the labels that these agents have."`
+	Total  int                `json:"total" doc:"How many agents are selected, returned or not."`
+}
+
+func listAgentStates(ctx context.Context, a *administration.Admin, in *ListAgentStatesInput) (AgentStates, error) {
+	query, err := in.query()
+	if err != nil {
+		return AgentStates{}, err
+	}
+	found, err := a.Agents.States(ctx, query, in.By)
+	return AgentStates{append([]store.AgentState{}, found.Agents...), append([]string{}, found.Keys...), found.Total}, err
 }
 
 // selectorOf parses a selector of agents.

@@ -68,7 +68,7 @@ func calls() []anyCall {
 	return []anyCall{
 		&Search,
 		&ListTokens, &CreateToken, &RotateToken, &RevokeToken,
-		&ListAgents, &GetAgent, &GetTimeline, &GetAgentAudit, &LabelAgent, &ApproveAgent, &DenyAgent, &RevokeAgent, &DeleteAgent,
+		&ListAgents, &ListAgentStates, &GetAgent, &GetTimeline, &GetAgentAudit, &LabelAgent, &ApproveAgent, &DenyAgent, &RevokeAgent, &DeleteAgent,
 		&ListAgentNodes, &ListAgentObjects, &GetApp, &ListAppChoices, &DeployApp, &RestartApp, &PauseApp, &ResumeApp, &ScaleApp, &RollbackApp, &DeleteApp,
 		&ListRunners, &CreateRunner, &GrantRunner, &RevokeRunner,
 		&ListWebhooks, &CreateWebhook, &UpdateWebhook, &RotateWebhook, &EnableWebhook, &TestWebhook, &DeleteWebhook, &ListDeliveries,

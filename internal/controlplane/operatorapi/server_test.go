@@ -227,7 +227,7 @@ func TestLocal_AuditsChanges(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, tokens.Items, 1)
 	assert.Equal(t, 2, *tokens.Items[0].UsesLeft)
-	agents, err := operatorapi.ListAgents.Do(ctx, l, operatorapi.ListAgentsInput{Selector: "env=prod"})
+	agents, err := operatorapi.ListAgents.Do(ctx, l, operatorapi.ListAgentsInput{AgentFilter: operatorapi.AgentFilter{Selector: "env=prod"}})
 	require.NoError(t, err)
 	assert.Empty(t, agents.Agents)
 	require.NoError(t, l.Close())

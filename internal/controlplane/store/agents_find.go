@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -44,20 +45,72 @@ func (q agentTable) FindAgents(ctx context.Context, find AgentQuery) (page []Age
 	if err := q.q.QueryRowContext(ctx, `SELECT COUNT(*) FROM agents WHERE `+where, args...).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("database: agents: %w", err)
 	}
-	order := `name, id`
-	if find.ByUrgency {
-		order = urgency + `, name, id`
-	}
 	limit := cmp.Or(find.Limit, max(total, 1))
 	page, err = all(ctx, q.q, scanAgent, fmt.Sprintf(`SELECT %s FROM agents WHERE %s ORDER BY %s LIMIT $%d OFFSET $%d`,
-		agentSelect, where, order, len(args)+1, len(args)+2), append(args, limit, find.Offset)...)
+		agentSelect, where, find.order(urgency), len(args)+1, len(args)+2), append(args, limit, find.Offset)...)
 	return page, total, err
+}
+
+// AgentTrouble is the worst that is wrong with an agent.
+type AgentTrouble string
+
+// TroubleClone is that of an agent whose identity is in use twice.
+const TroubleClone AgentTrouble = "identity in use twice"
+
+// troubles are those of agents, by the numbers of urgency.
+var troubles = []AgentTrouble{"offline", TroubleClone, "update failed", "check failed", "component not ready"}
+
+// AgentState is an agent with its state alone.
+type AgentState struct {
+	ID      string         `json:"id"`
+	Name    string         `json:"name"`
+	State   announce.State `json:"state"`
+	Trouble AgentTrouble   `json:"trouble,omitempty" doc:"The worst that is wrong, if anything is."`
+	Value   string         `json:"value,omitempty" doc:"Value of the label by which the call groups agents."`
+}
+
+// AgentStatesFound are the agents that a query selects, and the keys of their labels.
+type AgentStatesFound struct {
+	Agents []AgentState
+	Keys   []string
+	Total  int
+}
+
+// FindAgentStates returns the states of the agents that a query selects, with the value of a label.
+func (q agentTable) FindAgentStates(ctx context.Context, find AgentQuery, label string) (found AgentStatesFound, err error) {
+	where, args := find.where()
+	keys := map[string]bool{}
+	scan := func(row scanner, a *AgentState) error {
+		var labels map[string]string
+		var urgent int
+		err := row.Scan(&a.ID, &a.Name, &a.State, &urgent, document{&labels}, &found.Total)
+		if urgent < len(troubles) {
+			a.Trouble = troubles[urgent]
+		}
+		for key := range labels {
+			keys[key] = true
+		}
+		a.Value = labels[label]
+		return err
+	}
+	found.Agents, err = all(ctx, q.q, scan, fmt.Sprintf(`SELECT id, name, CASE WHEN revoked_at <> 0 THEN 'revoked' ELSE state END, %s AS urgent, labels, COUNT(*) OVER ()
+		FROM agents WHERE %s ORDER BY %s LIMIT $%d OFFSET $%d`, urgency, where, find.order("urgent"), len(args)+1, len(args)+2),
+		append(args, cmp.Or(find.Limit, math.MaxInt32), find.Offset)...)
+	found.Keys = slices.Sorted(maps.Keys(keys))
+	return found, err
 }
 
 // AgentsWrong returns how many agents need attention.
 func (q agentTable) AgentsWrong(ctx context.Context) (n int, err error) {
 	err = q.q.QueryRowContext(ctx, `SELECT COUNT(*) FROM agents WHERE `+urgency+` < 5`).Scan(&n)
 	return n, err
+}
+
+func (f *AgentQuery) order(urgent string) string {
+	if f.ByUrgency {
+		return urgent + `, name, id`
+	}
+	return `name, id`
 }
 
 func (f *AgentQuery) where() (where string, args []any) {

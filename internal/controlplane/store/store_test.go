@@ -430,6 +430,50 @@ func TestFindAgents(t *testing.T) {
 	})
 }
 
+// TestFindAgentStates has the worst trouble of each agent, in the order of urgency.
+func TestFindAgentStates(t *testing.T) {
+	onEach(t, func(t *testing.T, s *store.Store) {
+		ctx := t.Context()
+		for id, change := range map[string]func(*store.Agent){
+			"a1": func(a *store.Agent) { a.State, a.Labels = announce.StateOnline, map[string]string{"env": "prod"} },
+			"a2": func(a *store.Agent) {
+				a.State, a.Labels = announce.StateOffline, map[string]string{"env": "test", "team": "b"}
+			},
+			"a3": func(a *store.Agent) {
+				a.State, a.Update, a.Components = announce.StateOnline, &announce.AgentUpdate{State: "failed"}, []announce.Component{{Name: "loki"}}
+			},
+			"a4": func(a *store.Agent) {
+				a.State, a.Components = announce.StateOnline, []announce.Component{{Name: "loki"}}
+			},
+			"a5": func(a *store.Agent) { a.State = announce.StateOnline },
+			"a6": func(a *store.Agent) { a.State = announce.StateOffline; a.RevokedAt = noon },
+		} {
+			a := agent(id, "shop-"+id)
+			a.Labels = nil
+			change(&a)
+			require.NoError(t, s.InsertAgent(ctx, a))
+		}
+		require.NoError(t, s.SetClones(ctx, "a5", []announce.Clone{{Instance: "copy"}}))
+
+		found, err := s.FindAgentStates(ctx, store.AgentQuery{ByUrgency: true}, "env")
+		require.NoError(t, err)
+		assert.Equal(t, store.AgentStatesFound{Total: 6, Keys: []string{"env", "team"}, Agents: []store.AgentState{
+			{ID: "a2", Name: "shop-a2", State: announce.StateOffline, Trouble: "offline", Value: "test"},
+			{ID: "a5", Name: "shop-a5", State: announce.StateOnline, Trouble: store.TroubleClone},
+			{ID: "a3", Name: "shop-a3", State: announce.StateOnline, Trouble: "update failed"},
+			{ID: "a4", Name: "shop-a4", State: announce.StateOnline, Trouble: "component not ready"},
+			{ID: "a1", Name: "shop-a1", State: announce.StateOnline, Value: "prod"},
+			{ID: "a6", Name: "shop-a6", State: announce.StateRevoked},
+		}}, found)
+		found, err = s.FindAgentStates(ctx, store.AgentQuery{Wrong: true, Limit: 2}, "")
+		require.NoError(t, err)
+		assert.Equal(t, 4, found.Total)
+		require.Len(t, found.Agents, 2)
+		assert.Equal(t, []string{"shop-a2", "shop-a3"}, []string{found.Agents[0].Name, found.Agents[1].Name}, "by name")
+		assert.Empty(t, found.Agents[0].Value)
+	})
+}
+
 func TestRelease_IsFor(t *testing.T) {
 	agent := store.Agent{ID: "a", Labels: map[string]string{"ring": "early"}}
 	for _, c := range []struct {

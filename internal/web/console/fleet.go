@@ -27,6 +27,7 @@ type fleetData struct {
 	All, Wrong int
 	Waiting    int // registrations
 	States     []stateCount
+	Grid       *fleetGrid // nil for the list
 }
 
 type fleetRow struct {
@@ -47,6 +48,9 @@ type fleetPages struct{ *site }
 
 func (p *fleetPages) fleet(w http.ResponseWriter, r *http.Request) error {
 	live := operatorapi.ConsolePath + "/live/fleet?" + r.URL.RawQuery
+	if isGrid(r.URL.Query()) {
+		live = "" // each change would send all of it again
+	}
 	return show(p.site, w, r, "fleet", page(r, "Fleet", "/console/", live), p.readFleet(r.URL.Query()))
 }
 
@@ -69,6 +73,13 @@ func (p *fleetPages) readFleet(query url.Values) func(context.Context) (fleetDat
 		unknown = true // in an address that was typed
 	}
 	return func(ctx context.Context) (fleetData, error) {
+		grid, err := p.readGrid(ctx, in.AgentFilter, query, unknown)
+		if err != nil {
+			return fleetData{}, err
+		}
+		if grid != nil {
+			in.Offset, in.Limit = 0, 1 // the figures about all agents are the rest of the page
+		}
 		list, err := operatorapi.ListAgents.Do(ctx, p.opts.API, in)
 		if err != nil {
 			return fleetData{}, err
@@ -83,7 +94,7 @@ func (p *fleetPages) readFleet(query url.Values) func(context.Context) (fleetDat
 				rows[i].Troubles = append(rows[i].Troubles, trouble{Title: checkFailed + name})
 			}
 		}
-		data := fleetData{Rows: web.Window(rows, list.Total, query), Find: find, Show: show, Wrong: list.Wrong, Waiting: pending(list.Waiting)}
+		data := fleetData{Rows: web.Window(rows, list.Total, query), Find: find, Show: show, Wrong: list.Wrong, Waiting: pending(list.Waiting), Grid: grid}
 		for _, state := range agentStates {
 			data.All += list.States[state]
 			data.States = append(data.States, stateCount{state, list.States[state]})
