@@ -28,18 +28,29 @@ type appPages struct {
 
 // listApps returns all Apps that the caller may see, those in trouble first.
 func (d *site) listApps(ctx context.Context) ([]runnerapi.App, error) {
+	stored, err := d.storedApps(ctx)
+	return wireApps(stored), err
+}
+
+// storedApps returns all Apps that the caller may see, as the cluster has them.
+func (d *site) storedApps(ctx context.Context) ([]v1alpha1.App, error) {
 	var list v1alpha1.List
 	if err := d.cluster.client.List(ctx, &list); err != nil {
 		return nil, kubeproblem.From(err, "listing Apps")
 	}
-	apps := make([]runnerapi.App, 0, len(list.Items))
-	for i := range list.Items {
-		apps = append(apps, list.Items[i].Wire())
+	return list.Items, nil
+}
+
+// wireApps returns Apps as Runners see them, those in trouble first.
+func wireApps(stored []v1alpha1.App) []runnerapi.App {
+	apps := make([]runnerapi.App, 0, len(stored))
+	for i := range stored {
+		apps = append(apps, stored[i].Wire())
 	}
 	slices.SortFunc(apps, func(a, b runnerapi.App) int {
 		return cmp.Or(cmp.Compare(urgency(a), urgency(b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return apps, nil
+	return apps
 }
 
 // urgency orders Apps: what does not serve comes first.

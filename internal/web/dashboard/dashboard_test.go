@@ -52,6 +52,7 @@ type fakeFacts struct {
 	own    *kube.Own
 	client client.Client
 	events []runnerapi.ClusterEvent
+	usage  kube.Facts
 }
 
 func (f *fakeFacts) PodWarnings(context.Context, string) ([]runnerapi.ClusterEvent, error) {
@@ -59,7 +60,9 @@ func (f *fakeFacts) PodWarnings(context.Context, string) ([]runnerapi.ClusterEve
 }
 
 func (f *fakeFacts) Facts(context.Context) (kube.Facts, error) {
-	return kube.Facts{KubernetesVersion: "v1.36.3", Nodes: runnerapi.NodeCount{Total: len(f.nodes), Ready: len(f.nodes)}}, f.err
+	facts := f.usage
+	facts.KubernetesVersion, facts.Nodes = "v1.36.3", runnerapi.NodeCount{Total: len(f.nodes), Ready: len(f.nodes)}
+	return facts, f.err
 }
 func (f *fakeFacts) ListNodes(context.Context) ([]runnerapi.Node, error) { return f.nodes, f.err }
 func (f *fakeFacts) PolicySource() string                                { return "ConfigMap pipeops/pipeops-policy" }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
@@ -18,6 +19,9 @@ import (
 // maxTroubles is how many troubles the overview shows. The page Apps has the others.
 const maxTroubles = 12
 
+// maxSquares is how many Apps the overview shows as squares. The page Apps has the others.
+const maxSquares = 500
+
 // overviewData is what the first page shows: what is wrong comes first.
 type overviewData struct {
 	Wrong    []trouble
@@ -26,6 +30,9 @@ type overviewData struct {
 	Policy   policyState
 	States   []stateCount
 	Apps     int
+	Squares  []web.SquareGroup
+	MoreApps int // that have no square
+	Deploys  []deploy
 	Facts    kube.Facts
 	Waiting  []runnerapi.Approval
 	Unread   []*problem.Error
@@ -59,18 +66,23 @@ func (d *overviewPage) overview() view[overviewData] {
 // others, unless the cluster itself does not respond.
 func (d *overviewPage) readOverview(ctx context.Context) (o overviewData, _ error) {
 	var apps []runnerapi.App
-	var factsErr, appsErr, waitErr error
+	var factsErr, appsErr, waitErr, deploysErr error
 	var all sync.WaitGroup
 	all.Go(func() { o.Agent = d.agent(ctx) })
 	all.Go(func() { o.Policy = d.policy.read(ctx) })
 	all.Go(func() { o.Facts, factsErr = d.cluster.facts.Facts(ctx) })
-	all.Go(func() { apps, appsErr = d.listApps(ctx) })
+	all.Go(func() {
+		var stored []v1alpha1.App
+		stored, appsErr = d.storedApps(ctx)
+		apps = wireApps(stored)
+		o.Deploys, deploysErr = d.readDeploys(ctx, stored)
+	})
 	all.Go(func() { o.Waiting, waitErr = d.cluster.approvals.List(ctx) })
 	all.Wait()
 	if away(factsErr) && away(appsErr) {
 		return o, factsErr
 	}
-	for _, p := range []*problem.Error{o.Agent.Problem, o.Policy.Problem, unread(factsErr, "reading the nodes"), unread(appsErr, "listing Apps"), unread(waitErr, "reading requests for approvals")} {
+	for _, p := range []*problem.Error{o.Agent.Problem, o.Policy.Problem, unread(factsErr, "reading the nodes"), unread(appsErr, "listing Apps"), unread(deploysErr, "reading revisions"), unread(waitErr, "reading requests for approvals")} {
 		if p != nil {
 			o.Unread = append(o.Unread, p)
 		}
@@ -78,6 +90,7 @@ func (d *overviewPage) readOverview(ctx context.Context) (o overviewData, _ erro
 	o.HasFacts, o.HasApps, o.Apps = factsErr == nil, appsErr == nil, len(apps)
 	o.Waiting = slices.DeleteFunc(o.Waiting, func(a runnerapi.Approval) bool { return a.Approved != nil })
 	o.countStates(apps)
+	o.addSquares(apps)
 	o.Wrong = slices.Concat(o.Agent.Wrong, o.Policy.wrong(), nodeTroubles(o.Facts), appTroubles(apps))
 	o.Hidden = max(len(o.Wrong)-maxTroubles, 0)
 	o.Wrong = o.Wrong[:len(o.Wrong)-o.Hidden]
@@ -97,6 +110,20 @@ func (o *overviewData) countStates(apps []runnerapi.App) {
 			o.States = append(o.States, stateCount{state, n})
 		}
 	}
+}
+
+// addSquares has a square for each App, in the order of the states.
+func (o *overviewData) addSquares(apps []runnerapi.App) {
+	var squares []web.Square
+	for _, state := range states() {
+		for _, a := range apps {
+			if a.State() == state {
+				squares = append(squares, web.Square{Href: pathOf(a), Text: a.Namespace + "/" + a.Name + ": " + state, Tone: web.Tone(state)})
+			}
+		}
+	}
+	o.MoreApps = max(len(squares)-maxSquares, 0)
+	o.Squares = web.GroupSquares(squares[:len(squares)-o.MoreApps])
 }
 
 func nodeTroubles(f kube.Facts) []trouble {
