@@ -110,6 +110,7 @@ func (s *scene) fill(t *testing.T) {
 	t.Helper()
 	s.app(t, "web", func(st *v1alpha1.Status) {
 		st.Phase, st.Restarts, st.DesiredReplicas = runnerapi.PhaseFailed, 14, 3
+		st.LastTransition = new(time.Now().Add(time.Minute)) // after the other Apps are made
 		st.Diagnosis = &runnerapi.Diagnosis{
 			Cause: runnerapi.CauseCrashLoop, Message: "container web of pod web-7d9c8b6f4-x2x9p ends with exit code 1 soon after its start",
 			Fix: "correct what its last lines complain about, then deploy again", Object: "pod/web-7d9c8b6f4-x2x9p", Container: "web", ExitCode: new(int32(1)),
