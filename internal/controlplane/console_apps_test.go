@@ -6,6 +6,7 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -227,9 +228,13 @@ func TestConsole_DeployForm(t *testing.T) {
 	assert.Equal(t, []runnerapi.EnvVar{{Name: "KEY", Value: "hunter2"}, {Name: "PASSWORD", Secret: &runnerapi.KeyRef{Name: "web", Key: "password"}}}, app.Spec.Env)
 	assert.Contains(t, audit.commands(), "put-app done ops alice")
 	form.Set("image", "nginx:4")
+	status, body = sends("deploy")
+	assert.Equal(t, http.StatusConflict, status, "of the form for a new App")
+	assert.Contains(t, body, "An App of this name exists")
+	form.Set("generation", strconv.FormatInt(app.Generation, 10))
 	_, body = sends("preview")
 	assert.Contains(t, body, "<del>-  image: nginx:3</del>")
-	assert.Contains(t, body, "<ins>+  image: nginx:4</ins>")
+	assert.Contains(t, body, "<ins>&#43;  image: nginx:4</ins>")
 	form.Set("image", "")
 	form.Set("ports", "http")
 	status, body = sends("deploy")
@@ -293,7 +298,7 @@ func TestConsole_TwoTabs(t *testing.T) {
 	generation := hidden.FindStringSubmatch(body)[1]
 	send := func(image string) (int, string) {
 		return b.change("/console/agents/shop/deploy?"+appOfShop, url.Values{
-			"namespace": {"production"}, "app": {"web"}, "generation": {generation}, "spec.image": {image},
+			"namespace": {"production"}, "app": {"web"}, "generation": {generation}, "view": {"form"}, "image": {image},
 		})
 	}
 	status, body := send("nginx:5")

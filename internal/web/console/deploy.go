@@ -162,6 +162,13 @@ func (p *deployPages) sent(w http.ResponseWriter, r *http.Request) error {
 		}
 		return p.show(w, r, http.StatusOK, data)
 	}
+	if data.Generation == 0 { // of a new App
+		_, err := operatorapi.GetApp.Do(ctx, p.opts.API, operatorapi.GetAppInput{AppKey: key})
+		if err == nil {
+			data.Errors["app"] = "an App of this name exists: open it and choose Change"
+			return p.show(w, r, http.StatusConflict, data)
+		}
+	}
 	in := operatorapi.DeployAppInput{
 		Write: form{name: key.Agent, values: r.PostForm}.write(), AppKey: key, Body: operatorapi.DeployAppBody{Spec: spec, Generation: data.Generation},
 	}
