@@ -56,24 +56,18 @@ const CodeIdempotencyKeyReused = Code("idempotency_key_reused") // 409
 // CodeChanged refuses a write that was made from an earlier state of what it replaces.
 const CodeChanged = Code("changed_meanwhile") // 412
 
-// Changed returns the refusal of a spec that was made from another generation of the App than it
-// has; 0 for an App that is not there.
-func Changed(key Key, made, has int64) *Error {
-	what := fmt.Sprintf("has generation %d", has)
-	if has == 0 {
-		what = "is not there any more"
+// Unchanged refuses a write that replaces something and was made from another state than that has
+// now. The unit says what identifies the state, such as generation. A zero value is made by a write
+// from any state, and had by something that is not there.
+func Unchanged[T comparable](what, unit string, made, has T) error {
+	var none T
+	if made == none || made == has {
+		return nil
 	}
-	return problem.New(http.StatusPreconditionFailed, CodeChanged, "read the App again, put your change into its spec, and send that",
-		"App %s %s, and the new spec was made from generation %d", key, what, made).WithField("header.If-Match")
-}
-
-// ChangedContent returns the refusal of a Secret's or ConfigMap's content that was made from
-// another one than it has; an empty digest is for an object that is not there.
-func ChangedContent(what string, key Key, made, has string) *Error {
-	state := "has digest " + has
-	if has == "" {
+	state := fmt.Sprintf("has %s %v", unit, has)
+	if has == none {
 		state = "is not there any more"
 	}
-	return problem.New(http.StatusPreconditionFailed, CodeChanged, "read the "+what+" again, put your change into its content, and send that",
-		"%s %s %s, and the new content was made from digest %s", what, key, state, made).WithField("header.If-Match")
+	return problem.New(http.StatusPreconditionFailed, CodeChanged, "read it again, put your change into what it has now, and send that",
+		"%s %s, and the change was made from %s %v", what, state, unit, made).WithField("header.If-Match")
 }

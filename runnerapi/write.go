@@ -14,6 +14,9 @@ type WriteOptions struct {
 	// Generation is that of the App from which the new spec was made: a deploy is refused with
 	// CodeChanged if the App has another one. 0 is for any.
 	Generation int64
+	// Revision is that of the Helm release from which the new spec was made: a deploy is refused
+	// with CodeChanged if the release has another one. 0 is for any.
+	Revision int
 	// Digest is that of the Secret or ConfigMap from which the new content was made: a write is
 	// refused with CodeChanged if the content is another one. It is empty for any.
 	Digest string

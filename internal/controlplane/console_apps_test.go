@@ -306,13 +306,41 @@ func TestConsole_TwoTabs(t *testing.T) {
 	for range 2 {
 		status, body = send("nginx:6")
 		assert.Equal(t, http.StatusPreconditionFailed, status)
-		assert.Contains(t, body, "the new spec was made from generation "+generation)
+		assert.Contains(t, body, "the change was made from generation "+generation)
 		assert.Equal(t, generation, hidden.FindStringSubmatch(body)[1])
 		assert.Contains(t, body, "nginx:6", "the form has what was sent")
 	}
 	app, err := s.backend.Apps().Get(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"})
 	require.NoError(t, err)
 	assert.Equal(t, "nginx:5", app.Spec.Image)
+}
+
+// TestConsole_GrantChangedMeanwhile sends a grant from a page that shows an earlier one.
+func TestConsole_GrantChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	_, err := operatorapi.CreateRunner.Do(t.Context(), p.first(), operatorapi.CreateRunnerInput{Body: operatorapi.CreateRunnerBody{Name: "ci", Agents: "env=test"}})
+	require.NoError(t, err)
+	b := p.signedIn(p.operator("alice", administration.RoleOperator))
+	const page = "/console/runners/ci/grant?agents=env%3Dtest"
+	_, body := b.get(page)
+	require.Contains(t, body, `name="from" value="env=test"`)
+	send := func(agents string) (int, string) {
+		return b.change(page, url.Values{"agents": {agents}, "from": {"env=test"}})
+	}
+	status, body := send("env=prod")
+	require.Equal(t, http.StatusOK, status, body)
+	status, body = send("env=lost")
+	assert.Equal(t, http.StatusPreconditionFailed, status)
+	assert.Contains(t, body, "Runner ci has grant")
+	assert.Contains(t, body, `name="from" value="env=test"`)
+	runners, err := operatorapi.ListRunners.Do(t.Context(), p.first(), struct{}{})
+	require.NoError(t, err)
+	agents := map[string]string{}
+	for _, r := range runners.Items {
+		agents[r.Name] = r.Agents
+	}
+	assert.Equal(t, "env=prod", agents["ci"])
 }
 
 // TestConsole_FollowsLogs follows a log until the operator no longer acts as the Runner.

@@ -60,6 +60,16 @@ func TestHelmRelease_Lifecycle(t *testing.T) {
 	_, err = service(t, env, "life-second")
 	assert.True(t, apierrors.IsNotFound(err), "what left the chart is gone: %v", err)
 
+	earlier := byTest
+	earlier.Revision = first.Revision
+	_, err = r.Deploy(t.Context(), key("life"), of(guide(t), map[string]any{"greeting": "lost"}), earlier)
+	assert.Equal(t, runnerapi.CodeChanged, problemOf(t, err).Code)
+	_, err = r.Deploy(t.Context(), key("none"), of(guide(t), nil), earlier)
+	assert.Contains(t, problemOf(t, err).Detail, "is not there any more")
+	s, err = service(t, env, "life")
+	require.NoError(t, err)
+	assert.Equal(t, "good day", s.Annotations["greeting"], "a spec that was made from an earlier revision changes nothing")
+
 	_, err = r.Rollback(t.Context(), key("life"), runnerapi.ReleaseRollback{Revision: 7}, byTest)
 	assert.Equal(t, "revision", problemOf(t, err).Field)
 	would, err = r.Rollback(t.Context(), key("life"), runnerapi.ReleaseRollback{}, dry)

@@ -3,6 +3,7 @@ package helm
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"helm.sh/helm/v4/pkg/action"
@@ -65,6 +66,9 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 	if err := p.mine(); err != nil && !p.spec.Adopt {
 		return nil, err
 	}
+	if err := p.unchanged(); err != nil {
+		return nil, err
+	}
 	login, err := p.clients.login(ctx, p.key.Namespace, p.spec.Chart)
 	if err != nil {
 		return nil, err
@@ -113,6 +117,16 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 	gone, err := cluster.remove(had, pl.objects)
 	pl.changes = append(pl.changes, gone...)
 	return pl, err
+}
+
+// unchanged refuses to upgrade another revision than that from which the spec was made. A failed
+// one of this very command, sent before, does not count.
+func (p *put) unchanged() error {
+	has := 0
+	if newest := slices.IndexFunc(p.history, func(r record) bool { return !p.own(r) }); newest >= 0 && !p.installs() {
+		has = p.history[newest].version
+	}
+	return runnerapi.Unchanged("release "+p.key.String(), "revision", p.opts.Revision, has)
 }
 
 // wayBack asks whether an upgrade may return to the revision that is there, of whose chart only the

@@ -88,10 +88,7 @@ func (c objects[O]) unchanged(ctx context.Context, key runnerapi.Key, o O, missi
 			return err
 		}
 	}
-	if has != made {
-		return runnerapi.ChangedContent(c.what, key, made, has)
-	}
-	return nil
+	return runnerapi.Unchanged(c.what+" "+key.String(), "digest", made, has)
 }
 
 // read does not reveal whether there is an object that was not created through the agent.

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -17,9 +16,6 @@ func (a Apps) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.AppS
 	r := objectRequest("put-app", key).send(spec)
 	if opts.Adopt {
 		r.ask("adopt")
-	}
-	if opts.Generation > 0 {
-		r.match = strconv.Quote(strconv.FormatInt(opts.Generation, 10))
 	}
 	return a.command(ctx, r, opts)
 }

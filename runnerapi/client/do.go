@@ -73,7 +73,12 @@ func (r *request) url(host string) string {
 
 // write adds the options of a write.
 func (r *request) write(opts runnerapi.WriteOptions) *request {
-	if opts.Digest != "" {
+	switch { // the state from which the write was made
+	case opts.Generation > 0:
+		r.match = strconv.Quote(strconv.FormatInt(opts.Generation, 10))
+	case opts.Revision > 0:
+		r.match = strconv.Quote(strconv.Itoa(opts.Revision))
+	case opts.Digest != "":
 		r.match = strconv.Quote(opts.Digest)
 	}
 	r.key = opts.IdempotencyKey

@@ -120,8 +120,8 @@ func (b fakeApps) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.
 		return runnerapi.App{}, err
 	}
 	app, ok := b.apps[key]
-	if opts.Generation > 0 && app.Generation != opts.Generation {
-		return runnerapi.App{}, runnerapi.Changed(key, opts.Generation, app.Generation)
+	if err := runnerapi.Unchanged("App "+key.String(), "generation", opts.Generation, app.Generation); err != nil {
+		return runnerapi.App{}, err
 	}
 	if !ok {
 		app = runnerapi.App{Namespace: key.Namespace, Name: key.Name, CreatedAt: epoch}

@@ -19,8 +19,8 @@ func (b fakeConfigMaps) Set(ctx context.Context, key runnerapi.Key, spec runnera
 	if err := b.checkNamespace(key.Namespace); err != nil {
 		return runnerapi.ConfigMap{}, err
 	}
-	if has := configMap(key, b.configMaps[key], false).Digest; opts.Digest != "" && opts.Digest != has {
-		return runnerapi.ConfigMap{}, runnerapi.ChangedContent("config map", key, opts.Digest, has)
+	if err := runnerapi.Unchanged("config map "+key.String(), "digest", opts.Digest, configMap(key, b.configMaps[key], false).Digest); err != nil {
+		return runnerapi.ConfigMap{}, err
 	}
 	if !opts.DryRun {
 		b.configMaps[key] = spec

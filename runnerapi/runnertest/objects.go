@@ -19,8 +19,8 @@ func (b fakeSecrets) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.
 	if err := b.checkNamespace(key.Namespace); err != nil {
 		return runnerapi.Secret{}, err
 	}
-	if has := shown(key, b.secrets[key]).Digest; opts.Digest != "" && opts.Digest != has {
-		return runnerapi.Secret{}, runnerapi.ChangedContent("secret", key, opts.Digest, has)
+	if err := runnerapi.Unchanged("secret "+key.String(), "digest", opts.Digest, shown(key, b.secrets[key]).Digest); err != nil {
+		return runnerapi.Secret{}, err
 	}
 	if !opts.DryRun {
 		b.secrets[key] = spec

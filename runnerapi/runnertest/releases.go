@@ -35,6 +35,13 @@ func (b fakeReleases) Deploy(ctx context.Context, key runnerapi.Key, spec runner
 	if err != nil {
 		return runnerapi.Release{}, err
 	}
+	revision := 0
+	if len(history) > 0 {
+		revision = history[0].Revision
+	}
+	if err := runnerapi.Unchanged("release "+key.String(), "revision", opts.Revision, revision); err != nil {
+		return runnerapi.Release{}, err
+	}
 	object := runnerapi.ObjectIntent{Location: "Service guide", Kind: "Service"}
 	chart := &runnerapi.ChartIntent{Name: "guide", Version: "1.0.0"}
 	if opts.Admit != nil {

@@ -67,13 +67,16 @@ func (s *releaseCalls) putRelease(ctx context.Context, in *struct {
 	params.Release
 	params.Write
 	params.WaitRelease
+	params.DeployRelease
 	Body runnerapi.ReleaseSpec
 }) (*releaseOutput, error) {
 	if err := invalid(in.Body.Validate()); err != nil {
 		return nil, err
 	}
 	return s.command(ctx, in.Release, in.WaitRelease, func(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
-		return s.releases.Deploy(ctx, key, in.Body, s.releaseOptions(ctx, in.Write))
+		opts := s.releaseOptions(ctx, in.Write)
+		opts.Revision = in.Revision()
+		return s.releases.Deploy(ctx, key, in.Body, opts)
 	})
 }
 

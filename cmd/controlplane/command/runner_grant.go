@@ -11,11 +11,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 )
 
+// ifAgents is the flag with the grant from which the new one was made.
+const ifAgents = "if-agents"
+
 // runnerRegrant is the subcommand that changes what a Runner is granted.
 type runnerRegrant struct {
 	*app
 	file  string
 	force bool
+	from  string // the grant from which the new one was made
 	runnerGrant
 }
 
@@ -41,18 +45,23 @@ seconds. Be ready to give the new file to the Runner.`,
 			case c.file == "":
 				return cli.Usage(fmt.Errorf("-o is missing: the file to write the new credentials to, for example -o %s.json", args[0]))
 			}
-			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error { return c.run(ctx, admin, args[0]) })
+			var from *string
+			if cmd.Flags().Changed(ifAgents) {
+				from = &c.from
+			}
+			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error { return c.run(ctx, admin, args[0], from) })
 		},
 	}
 	f := cmd.Flags()
 	f.StringVarP(&c.file, "output", "o", "", "file to write, or - for standard output")
+	f.StringVar(&c.from, ifAgents, "", "refuse the change if the Runner has another grant: runner list shows it")
 	f.BoolVar(&c.force, "force", false, "replace the file")
 	c.add(f)
 	_ = cmd.MarkFlagFilename("output", "json")
 	return cmd
 }
 
-func (c *runnerRegrant) run(ctx context.Context, admin operatorapi.Target, name string) error {
+func (c *runnerRegrant) run(ctx context.Context, admin operatorapi.Target, name string, from *string) error {
 	if err := fileIsFree(c.file, c.force); err != nil {
 		return err
 	}
@@ -61,7 +70,7 @@ func (c *runnerRegrant) run(ctx context.Context, admin operatorapi.Target, name 
 		return err
 	}
 	credentials, err := operatorapi.GrantRunner.Do(ctx, admin, operatorapi.GrantRunnerInput{
-		Runner: name, Body: operatorapi.GrantRunnerBody{Agents: grant.String(), BrokerURL: brokerURL},
+		Runner: name, Body: operatorapi.GrantRunnerBody{Agents: grant.String(), BrokerURL: brokerURL, From: from},
 	})
 	if err != nil {
 		return err

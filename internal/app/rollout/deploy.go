@@ -97,8 +97,8 @@ func fixed(errs []runnerapi.FieldError) error {
 func (w *Writer) put(ctx context.Context, key runnerapi.Key, spec runnerapi.AppSpec, opts runnerapi.WriteOptions) (*v1alpha1.App, error) {
 	a, err := w.store.GetLive(ctx, key)
 	if apierrors.IsNotFound(err) {
-		if opts.Generation > 0 {
-			return nil, runnerapi.Changed(key, opts.Generation, 0)
+		if err := unchanged(key, opts, 0); err != nil {
+			return nil, err
 		}
 		return w.create(ctx, key, spec, opts)
 	}
@@ -111,8 +111,8 @@ func (w *Writer) put(ctx context.Context, key runnerapi.Key, spec runnerapi.AppS
 	if !objectmeta.RecordCommand(a, opts.Command) {
 		return a, nil
 	}
-	if opts.Generation > 0 && a.Generation != opts.Generation {
-		return nil, runnerapi.Changed(key, opts.Generation, a.Generation)
+	if err := unchanged(key, opts, a.Generation); err != nil {
+		return nil, err
 	}
 	if spec, err = kept(a, spec, opts); err != nil {
 		return nil, err
@@ -122,6 +122,10 @@ func (w *Writer) put(ctx context.Context, key runnerapi.Key, spec runnerapi.AppS
 		err = apierrors.NewConflict(v1alpha1.GroupVersion.WithResource(v1alpha1.Plural).GroupResource(), key.Name, err)
 	}
 	return a, err
+}
+
+func unchanged(key runnerapi.Key, opts runnerapi.WriteOptions, generation int64) error {
+	return runnerapi.Unchanged("App "+key.String(), "generation", opts.Generation, generation)
 }
 
 // kept returns the new spec with the parts of the App's spec that stay. The policy has decided

@@ -5,29 +5,47 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
-func (a *Runners) putRunner(ctx context.Context, tx *store.Tx, r store.Runner, replace bool) error {
+func (a *Runners) putRunner(ctx context.Context, tx *store.Tx, r store.Runner, opts *RunnerOptions) error {
 	old, err := tx.Runner(ctx, r.Name)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return a.newRunner(ctx, tx, r)
 	case err != nil:
 		return err
-	case !replace && old.RevokedAt.IsZero():
+	case !opts.Replace && old.RevokedAt.IsZero():
 		return conflict("choose another name, or give it new credentials with --force (this revokes the old ones)", "there is a Runner %s already", r.Name)
+	}
+	if err := opts.unchanged(old); err != nil {
+		return err
 	}
 	if err := a.revoke(ctx, tx, old); err != nil {
 		return err
 	}
 	return tx.PutRunner(ctx, r)
+}
+
+// unchanged refuses to replace another grant than that from which the new one was made.
+func (o *RunnerOptions) unchanged(old store.Runner) error {
+	if o.From == nil {
+		return nil
+	}
+	err := runnerapi.Unchanged("Runner "+old.Name, "grant", strconv.Quote(*o.From), strconv.Quote(old.Agents))
+	if p, ok := errors.AsType[*problem.Error](err); ok {
+		return p.WithField("from")
+	}
+	return err
 }
 
 // List returns the Runners.
@@ -74,6 +92,8 @@ type RunnerOptions struct {
 	BrokerURL string
 	// Replace gives a Runner that has credentials new ones, and ends the old.
 	Replace bool
+	// From is the grant, as lists show it, from which this one was made; nil for any.
+	From *string
 
 	reason string // for the log of certificates
 }
@@ -127,7 +147,7 @@ func (a *Runners) Issue(ctx context.Context, opts RunnerOptions) (credentials.Cr
 	}
 	if a.dry {
 		return credentials.Credentials{Runner: opts.Name}, a.store.Update(ctx, func(tx *store.Tx) error {
-			return a.putRunner(ctx, tx, store.Runner{Name: opts.Name}, opts.Replace)
+			return a.putRunner(ctx, tx, store.Runner{Name: opts.Name}, &opts)
 		})
 	}
 	issued, key, err := a.ca.Client(opts.Name, credentials.RunnerURI(at.TrustDomain, opts.Name), opts.TTL, opts.reason, carried...)
@@ -138,7 +158,7 @@ func (a *Runners) Issue(ctx context.Context, opts RunnerOptions) (credentials.Cr
 		Name: opts.Name, Serial: issued.Serial, Agents: opts.Agents.String(), CreatedAt: a.now(), ExpiresAt: issued.NotAfter, TTL: opts.TTL,
 	}
 	err = a.store.Update(ctx, func(tx *store.Tx) error {
-		if err := a.putRunner(ctx, tx, runner, opts.Replace); err != nil {
+		if err := a.putRunner(ctx, tx, runner, &opts); err != nil {
 			return err
 		}
 		return authn.PutRunnerTrust(ctx, tx, a.ca.Trust, opts.Name, issued)
@@ -166,8 +186,8 @@ func (a *Runners) newRunner(ctx context.Context, tx *store.Tx, r store.Runner) e
 
 // Grant changes a Runner's grant. It issues new credentials, because the certificate carries
 // the grant, and revokes the old certificate. The new one lasts as long as the old one was made
-// for.
-func (a *Runners) Grant(ctx context.Context, name string, agents credentials.Grant, brokerURL string) (credentials.Credentials, error) {
+// for. from is as in RunnerOptions.
+func (a *Runners) Grant(ctx context.Context, name string, agents credentials.Grant, brokerURL string, from *string) (credentials.Credentials, error) {
 	old, err := findRunner(ctx, a.store, name)
 	if err != nil {
 		return credentials.Credentials{}, err
@@ -175,7 +195,7 @@ func (a *Runners) Grant(ctx context.Context, name string, agents credentials.Gra
 	if !old.RevokedAt.IsZero() {
 		return credentials.Credentials{}, conflict("create it again with `pipeops-controlplane runner create "+name+" --force`", "Runner %s was revoked", name)
 	}
-	return a.Issue(ctx, RunnerOptions{Name: name, TTL: old.TTL, Agents: agents, BrokerURL: brokerURL, Replace: true, reason: "runner grant"})
+	return a.Issue(ctx, RunnerOptions{Name: name, TTL: old.TTL, Agents: agents, BrokerURL: brokerURL, Replace: true, From: from, reason: "runner grant"})
 }
 
 // runnerFinder is the store, or a transaction in it.

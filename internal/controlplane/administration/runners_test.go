@@ -11,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/test/admintest"
 )
@@ -47,7 +48,7 @@ func TestRunner_GrantReplacesCertificate(t *testing.T) {
 	first, err := p.Runners.Issue(t.Context(), administration.RunnerOptions{Name: "ci", TTL: 90 * time.Minute, BrokerURL: "amqps://ci@broker"})
 	require.NoError(t, err)
 	assert.Equal(t, "amqps://ci@broker", first.Broker.URL)
-	next, err := p.Runners.Grant(t.Context(), "ci", prod, "")
+	next, err := p.Runners.Grant(t.Context(), "ci", prod, "", nil)
 	require.NoError(t, err)
 	old, cert := admintest.Certificate(t, first.Certificate), admintest.Certificate(t, next.Certificate)
 	assert.Equal(t, p.Clock().Add(90*time.Minute), cert.NotAfter, "it lasts as long as the first was made for")
@@ -58,10 +59,20 @@ func TestRunner_GrantReplacesCertificate(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{old.SerialNumber.Text(16)}, revoked)
 
+	from, now := "", "env=prod"
+	_, err = p.Runners.Grant(t.Context(), "ci", credentials.Grant{}, "", &from)
+	admintest.Refused(t, err, runnerapi.CodeChanged, `Runner ci has grant "env=prod", and the change was made from grant ""`)
+	list, err := p.Runners.List(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "env=prod", list[0].Agents)
+	assert.Equal(t, cert.SerialNumber.Text(16), list[0].Serial, "what is refused revokes nothing")
+	_, err = p.Runners.Grant(t.Context(), "ci", prod, "", &now)
+	require.NoError(t, err)
+
 	require.NoError(t, p.Runners.Revoke(t.Context(), "ci"))
-	_, err = p.Runners.Grant(t.Context(), "ci", prod, "")
+	_, err = p.Runners.Grant(t.Context(), "ci", prod, "", nil)
 	admintest.Refused(t, err, problem.Conflict, "revoked")
-	_, err = p.Runners.Grant(t.Context(), "cd", prod, "")
+	_, err = p.Runners.Grant(t.Context(), "cd", prod, "", nil)
 	admintest.Refused(t, err, problem.NotFound, "runner list")
 	admintest.Refused(t, p.Runners.Revoke(t.Context(), "cd"), problem.NotFound, "runner list")
 }

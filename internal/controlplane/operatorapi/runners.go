@@ -64,8 +64,9 @@ type GrantRunnerInput struct {
 
 // GrantRunnerBody is what a Runner is granted.
 type GrantRunnerBody struct {
-	Agents    string `json:"agents" maxLength:"4096" doc:"Label selector of the agents that the Runner may see and reach; empty for all."`
-	BrokerURL string `json:"brokerUrl,omitempty" maxLength:"4096" doc:"RabbitMQ URL of the Runner's own account, a secret; the account that all Runners share if absent."`
+	Agents    string  `json:"agents" maxLength:"4096" doc:"Label selector of the agents that the Runner may see and reach; empty for all."`
+	BrokerURL string  `json:"brokerUrl,omitempty" maxLength:"4096" doc:"RabbitMQ URL of the Runner's own account, a secret; the account that all Runners share if absent."`
+	From      *string `json:"from,omitempty" maxLength:"4096" doc:"The Runner's agents, as the list shows them, from which the new ones were made: with others the call is refused."`
 }
 
 // Runner is a Runner as lists show it.
@@ -107,5 +108,5 @@ func grantRunner(ctx context.Context, a *administration.Admin, in *GrantRunnerIn
 	if err != nil {
 		return credentials.Credentials{}, err
 	}
-	return a.Runners.Grant(ctx, in.Runner, grant, in.Body.BrokerURL)
+	return a.Runners.Grant(ctx, in.Runner, grant, in.Body.BrokerURL, in.Body.From)
 }

@@ -124,8 +124,8 @@ var calls = []Entry{
 	},
 	{
 		"PO-1021", "changed_meanwhile", "Changed meanwhile",
-		"The new spec was made from an earlier generation of the App, or from an earlier content of the Secret or ConfigMap. It would undo another change.",
-		"Read it again (`pipeops-runner status AGENT NAME -o yaml`, `secret get`, `configmap get`), and put your change into that.",
+		"The change was made from an earlier state of the App, Secret, ConfigMap, Helm release or Runner's grant. It would undo another change.",
+		"Read it again (`pipeops-runner status AGENT NAME -o yaml`, `secret get`, `configmap get`, `helm status`; `pipeops-controlplane runner list`), and put your change into that.",
 		"docs/reference/runner-api.md#deploy-again",
 	},
 	{

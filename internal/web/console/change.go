@@ -55,6 +55,14 @@ type form struct {
 
 func (f form) text(field string) string { return strings.TrimSpace(f.values.Get(field)) }
 
+// sent returns a field's value as it was sent; nil if it was not.
+func (f form) sent(field string) *string {
+	if !f.values.Has(field) {
+		return nil
+	}
+	return new(f.values.Get(field))
+}
+
 func (f form) on(field string) bool { return f.values.Get(field) == "true" }
 
 // write has the key of the form: one that is sent twice is carried out once.

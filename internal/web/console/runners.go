@@ -33,6 +33,9 @@ func runnerQuestion(q web.Question) web.Question {
 	return q
 }
 
+// fieldFrom is the grant that the page showed.
+const fieldFrom = "from"
+
 var grantField = web.Field{
 	Kind: "text", Name: "agents", Label: "Agents that the Runner may see and reach",
 	Hint: "A label selector, such as env=prod,region in (eu,us). Empty for all agents.",
@@ -65,13 +68,17 @@ var runnerChanges = map[string]change{
 		ask: func(name string, query url.Values) web.Question {
 			field := grantField
 			field.Value = query.Get("agents")
-			return runnerQuestion(web.Question{
+			q := runnerQuestion(web.Question{
 				Text:   "The Runner gets new credentials, and its old ones end.",
 				Button: "Change the grant", Command: web.CommandLine(program+" runner grant", name, "--agents", "SELECTOR", "-o", name+".json"), Fields: []web.Field{field},
 			})
+			if query.Has("agents") {
+				q.Hidden = []web.Hidden{{Name: fieldFrom, Value: field.Value}}
+			}
+			return q
 		},
 		do: func(ctx context.Context, t operatorapi.Target, f form) (outcome, error) {
-			made, err := operatorapi.GrantRunner.Do(ctx, t, operatorapi.GrantRunnerInput{Write: f.write(), Runner: f.name, Body: operatorapi.GrantRunnerBody{Agents: f.text("agents")}})
+			made, err := operatorapi.GrantRunner.Do(ctx, t, operatorapi.GrantRunnerInput{Write: f.write(), Runner: f.name, Body: operatorapi.GrantRunnerBody{Agents: f.text("agents"), From: f.sent(fieldFrom)}})
 			return madeRunner(f.name, made, err)
 		},
 	},

@@ -53,6 +53,17 @@ func (d Deploy) Generation() int64 {
 	return n
 }
 
+// DeployRelease is what a deploy of a Helm release takes beside what every write takes.
+type DeployRelease struct {
+	IfMatch string `header:"If-Match" maxLength:"11" pattern:"^\"[1-9][0-9]{0,8}\"$" doc:"The release's revision from which the spec was made, in quotes: with another one the spec is refused with 412, so that nobody's change is lost (RFC 9110, section 13.1.1)." example:"\"7\""`
+}
+
+// Revision returns the revision in If-Match; 0 if there is none.
+func (d DeployRelease) Revision() int {
+	n, _ := strconv.Atoi(strings.Trim(d.IfMatch, `"`)) // the pattern has checked it
+	return n
+}
+
 // Replace is what a write of a Secret or ConfigMap takes beside what every write takes.
 type Replace struct {
 	IfMatch string `header:"If-Match" maxLength:"130" pattern:"^\"[!#-~]{1,128}\"$" doc:"The digest of the content from which the new one was made, in quotes: with another one the write is refused with 412, so that nobody's change is lost (RFC 9110, section 13.1.1)." example:"\"3f1c0a9e\""`

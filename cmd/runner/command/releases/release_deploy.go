@@ -17,6 +17,8 @@ type releaseDeploy struct {
 	spec   runnerapi.ReleaseSpec
 	chart  chartflags.Chart
 	values chartflags.Values
+	// revision is that of the release from which the spec was made; 0 for any.
+	revision int
 }
 
 func newReleaseDeploy(a *cmdutil.CLI) *cobra.Command {
@@ -42,6 +44,7 @@ deploy, it leaves a failed revision, and the next deploy can continue.`,
 				return cli.Usage(err)
 			}
 			return c.run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
+				opts.Revision = c.revision
 				return t.Releases().Deploy(ctx, key, c.spec, opts)
 			})
 		},
@@ -51,6 +54,7 @@ deploy, it leaves a failed revision, and the next deploy can continue.`,
 	f := cmd.Flags()
 	c.chart.Add(f)
 	c.values.Add(f)
+	f.IntVar(&c.revision, "if-revision", 0, "refuse the deploy if the release has another revision: helm status shows it")
 	f.BoolVar(&c.spec.ReuseValues, "reuse-values", false, "merge the values over the release's, and keep the defaults of its chart")
 	f.BoolVar(&c.spec.ResetThenReuseValues, "reset-then-reuse-values", false, "merge the values over those that the release was given, and take the new chart's defaults")
 	f.StringVar(&c.spec.Timeout, "timeout", "", "how long objects may take to become ready, at most 1h (default 5m)")
