@@ -101,7 +101,9 @@ func (f *dashboardFlags) options() (dashboard.Options, error) {
 		Log: newLogger(os.Stderr, "warn"), Now: time.Now,
 		Audit: records, Doctor: checks.doctor, Bundle: checks.bundle, Components: checks.components, Updates: checks.updates,
 	}
-	if f.stateDir != "" {
+	if f.stateDir == "" { // files of another user than the agent's would break its log
+		opts.Acts = records
+	} else {
 		opts.Readiness, opts.PolicyFile = checks.readiness, os.Getenv("PIPEOPS_POLICY_FILE")
 	}
 	return opts, nil

@@ -77,7 +77,10 @@ func (d *appPages) change(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
-	if err := act.do(ctx, d, key, r.PostForm); err != nil {
+	record := runnerapi.AuditRecord{Time: d.opts.Now().UTC(), Command: name + "-app", Namespace: key.Namespace, Name: key.Name}
+	err := act.do(ctx, d, key, r.PostForm)
+	d.record(ctx, record, err)
+	if err != nil {
 		return d.askAgain(w, r, err)
 	}
 	d.opts.Log.Info().Str("app", key.String()).Str("action", name).Msg("App changed")

@@ -32,7 +32,9 @@ type Options struct {
 	Log        zerolog.Logger
 	Now        func() time.Time
 
-	Audit      audit.Store
+	Audit audit.Store
+	// Acts gets a record of each change that the dashboard makes; nil for none.
+	Acts       audit.Store
 	PolicyFile string // where the policy is a file of this machine; empty for the ConfigMap
 	// Readiness returns what the agent of this machine reports; nil where the agent runs in pods.
 	Readiness  func(ctx context.Context) (Readiness, error)

@@ -101,6 +101,7 @@ type rig struct {
 	client    client.WithWatch
 	facts     *fakeFacts
 	approvals *fakeApprovals
+	acts      audit.Store
 	metrics   func() (runnerapi.MetricsHistory, error)
 	used      func() (map[runnerapi.Key]sizing.AppUse, error)
 	csrf      string
@@ -127,13 +128,13 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 	require.NoError(t, err)
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: objectmeta.Labels()}})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().Build()
-	r := &rig{t: t, client: c, facts: &fakeFacts{client: c}, approvals: &fakeApprovals{}}
+	r := &rig{t: t, client: c, facts: &fakeFacts{client: c}, approvals: &fakeApprovals{}, acts: audit.Files{Dir: t.TempDir()}}
 	r.metrics = func() (runnerapi.MetricsHistory, error) {
 		return runnerapi.MetricsHistory{}, runnerapi.NotSupported("", "the cluster has no component prometheus")
 	}
 	opts := Options{
 		Namespace: "pipeops", Place: "test", Version: "v1.2.3", Log: zerolog.Nop(), Now: time.Now,
-		Audit: audit.Files{Dir: t.TempDir()},
+		Audit: r.acts, Acts: r.acts,
 		Doctor: func(context.Context) (doctor.Report, error) {
 			return doctor.Report{Findings: []doctor.Finding{{Check: "clock", Status: doctor.OK}, {Check: "tunnel", Status: doctor.Failed, Detail: "closed", Fix: "open it"}}}, nil
 		},
@@ -401,7 +402,7 @@ func TestChanges_StopPauseDelete(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, app("shop", "web"))
 	assert.Contains(t, html.UnescapeString(r.get("/policy/pause", http.StatusOK)), `{"data":{"paused":"true"}}`)
 	assert.Contains(t, r.post("/policy/pause", url.Values{"on": {"true"}}, http.StatusOK), done["pause"])
 	assert.Contains(t, r.get("/", http.StatusOK), "All commands of Runners are refused")
@@ -414,6 +415,21 @@ func TestPause(t *testing.T) {
 	cm.Data["policy.yaml"] = "paused: true"
 	require.NoError(t, r.client.Update(t.Context(), cm))
 	assert.Contains(t, r.post("/policy/pause", url.Values{"on": {"false"}}, http.StatusConflict), "olicy.yaml itself pauses")
+	r.post("/apps/shop/web/pause", url.Values{}, http.StatusOK)
+	r.post("/apps/shop/web/scale", url.Values{"replicas": {"x"}}, http.StatusUnprocessableEntity)
+	kept, err := audit.Read(t.Context(), r.acts, 0, 10)
+	require.NoError(t, err)
+	var acts []string
+	for _, a := range kept.Items {
+		acts = append(acts, fmt.Sprint(a.Runner, " ", a.Command, " ", a.Namespace, "/", a.Name, " ", a.Outcome))
+	}
+	assert.Equal(t, []string{
+		"(owner) pause-runners / done", "(owner) resume-runners / done", "(owner) resume-runners / done",
+		"(owner) pause-app shop/web done", "(owner) scale-app shop/web refused",
+	}, acts, "the audit log has what the owner did")
+	report, err := audit.Verify(t.Context(), r.acts, kept.Head)
+	require.NoError(t, err)
+	assert.Empty(t, report.Problems)
 	require.NoError(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(cm), cm))
 	cm.Data["policy.yaml"] = "rules: 1"
 	require.NoError(t, r.client.Update(t.Context(), cm))

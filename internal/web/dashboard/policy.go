@@ -117,7 +117,13 @@ func (d *policyPages) pause(w http.ResponseWriter, r *http.Request) error {
 	on := r.PostForm.Get("on") == "true"
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
-	if err := d.setPaused(ctx, on); err != nil {
+	record := runnerapi.AuditRecord{Time: d.opts.Now().UTC(), Command: "resume-runners"}
+	if on {
+		record.Command = "pause-runners"
+	}
+	err := d.setPaused(ctx, on)
+	d.record(ctx, record, err)
+	if err != nil {
 		return kubeproblem.From(err, "changing the policy")
 	}
 	d.opts.Log.Info().Bool("paused", on).Msg("the policy denies all commands: its switch is set")
@@ -147,7 +153,11 @@ func (d *policyPages) setPaused(ctx context.Context, on bool) error {
 func (d *policyPages) approve(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
-	if _, err := d.cluster.approvals.Approve(ctx, r.PostForm.Get("id")); err != nil {
+	record := runnerapi.AuditRecord{Time: d.opts.Now().UTC(), Command: "approve"}
+	approved, err := d.cluster.approvals.Approve(ctx, r.PostForm.Get("id"))
+	record.Namespace, record.Name, record.Approval = approved.Namespace, approved.Name, approved.ID
+	d.record(ctx, record, err)
+	if err != nil {
 		return problem.Errorf(problem.Conflict, "", "%v", err)
 	}
 	http.Redirect(w, r, "/policy?done=approve", http.StatusSeeOther)

@@ -6,9 +6,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 const (
@@ -30,6 +32,20 @@ type site struct {
 	pages   *web.Pages
 	streams *web.Streams
 	outages *outages
+}
+
+// record writes to the audit log what the owner did, and how it ended. An act is not undone if it
+// cannot be recorded.
+func (s *site) record(ctx context.Context, act runnerapi.AuditRecord, err error) {
+	if s.opts.Acts == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+	defer cancel()
+	act.Millis = s.opts.Now().Sub(act.Time).Milliseconds()
+	if err := audit.Append(ctx, s.opts.Acts, ownersName, act, err); err != nil {
+		s.opts.Log.Warn().Err(err).Str("command", act.Command).Msg("failed to record a change in the audit log")
+	}
 }
 
 // done are the notices after a change, by the query that a redirect carries.
