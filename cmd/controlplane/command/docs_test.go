@@ -59,6 +59,6 @@ func runScript(t *testing.T, script string) {
 func TestWebhookDocs_Commands(t *testing.T) {
 	block, err := harness.ShellWith("docs/operator/webhooks.md", "webhook create")
 	require.NoError(t, err)
-	runScript(t, "served shop\nexec sh -eu block.sh\nstdout '^pager +on +app.failed,agent'\nstdout '^shops +on +all +env=prod'\n"+
+	runScript(t, "served shop\nexec sh -eu block.sh\nstdout '^pager +on +cloudevents +app.failed,alert.firing'\nstdout '^shops +on +cloudevents +all +env=prod'\n"+
 		"grep '^whsec_' pager-secret\ngrep '^whsec_' shops-secret\nexec pipeops-controlplane webhook list\n! stdout shops\n-- block.sh --\n"+block)
 }

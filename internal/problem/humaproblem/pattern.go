@@ -40,6 +40,8 @@ var patterns = map[string]string{
 	`^([0-9]+(s|m|h))+$`:                         "a time, such as 90s, 5m or 1h30m",
 	problem.FieldPattern:                         "a path such as ports[0].port",
 	`^"[1-9][0-9]{0,17}"$`:                       `a generation in quotes, such as "7"`,
+	`^"[1-9][0-9]{0,8}"$`:                        `a revision in quotes, such as "7"`,
+	`^"[!#-~]{1,128}"$`:                          `a digest in quotes, as the object has it`,
 	`^[0-9a-f]{40}$`:                             "all 40 digits of a commit",
 	`^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[0-9A-Za-z*,/?-]+( +[0-9A-Za-z*,/?-]+){4})$`: "minute, hour, day of the month, month and weekday, such as 15 3 * * *, or @daily",
 }
