@@ -14,8 +14,8 @@ import (
 
 // WithRule returns a policy's text with a rule before all others, in place of one of the same name,
 // from which it takes the bounds that it does not have. The rest of the text stays as its owner
-// wrote it, comments too. beside is the preset beside the text; where neither names one and the text
-// has no rules, the default rules follow. The error is of a text that is not a policy, or not
+// wrote it, comments too. beside is the preset beside the text; where neither names one and the
+// text has no rules, the default rules follow. The error is of a text that is not a policy, or not
 // written line by line.
 func WithRule(text []byte, beside string, rule Rule) ([]byte, error) {
 	now, err := parse(text)

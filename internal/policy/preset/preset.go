@@ -2,7 +2,8 @@
 // policy has their rules.
 package preset
 
-// The presets, from the least to the most that they allow. Deploy is that of a policy without rules.
+// The presets, from the least to the most that they allow. Deploy is that of a policy without
+// rules.
 const (
 	Viewer = "viewer"
 	Deploy = "deploy"
