@@ -36,15 +36,15 @@ type site struct {
 
 // record writes to the audit log what the owner did, and how it ended. An act is not undone if it
 // cannot be recorded.
-func (s *site) record(ctx context.Context, act runnerapi.AuditRecord, err error) {
-	if s.opts.Acts == nil {
+func (d *site) record(ctx context.Context, act runnerapi.AuditRecord, err error) {
+	if d.opts.Acts == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
-	act.Millis = s.opts.Now().Sub(act.Time).Milliseconds()
-	if err := audit.Append(ctx, s.opts.Acts, ownersName, act, err); err != nil {
-		s.opts.Log.Warn().Err(err).Str("command", act.Command).Msg("failed to record a change in the audit log")
+	act.Millis = d.opts.Now().Sub(act.Time).Milliseconds()
+	if err := audit.Append(ctx, d.opts.Acts, ownersName, act, err); err != nil {
+		d.opts.Log.Warn().Err(err).Str("command", act.Command).Msg("failed to record a change in the audit log")
 	}
 }
 
