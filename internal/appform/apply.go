@@ -116,7 +116,7 @@ func (f Form) applyPorts(spec *runnerapi.AppSpec, was Form, wrong Errors) {
 	}
 	had := spec.Ports
 	spec.Ports = nil
-	for _, text := range words(f.Ports) {
+	for _, text := range Words(f.Ports) {
 		p, err := ParsePort(text)
 		wrong.add(Ports, err)
 		same := func(h runnerapi.Port) bool {
@@ -141,7 +141,7 @@ func (f Form) applyIngress(spec *runnerapi.AppSpec, was Form) {
 	if f.Hosts != was.Hosts {
 		had := ingress.Hosts
 		ingress.Hosts = nil
-		for _, text := range words(f.Hosts) {
+		for _, text := range Words(f.Hosts) {
 			h := ParseHost(text)
 			if i := slices.IndexFunc(had, func(was runnerapi.IngressHost) bool { return was.Host == h.Host && was.Path == h.Path }); i >= 0 {
 				h = had[i]
@@ -197,8 +197,8 @@ func (f Form) applyProbe(spec *runnerapi.AppSpec, was Form, wrong Errors) {
 	spec.Probes.Readiness = probe
 }
 
-// words are separated by spaces or commas.
-func words(text string) []string {
+// Words are separated by spaces, commas or ends of lines.
+func Words(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' || r == '\t' || r == '\r' })
 }
 

@@ -146,7 +146,7 @@ func TestOperatorRunner_ChangesApps(t *testing.T) {
 		{"restart", "The App restarts.", form()},
 		{"rollback", "The App goes back to the revision.", form("revision", "1")},
 		{"pause", "The App is paused.", form()},
-		{"resume", "The App is no longer paused.", form()},
+		{"resume", "The App is resumed.", form()},
 		{"stop", "The App stops.", form("replicas", "0")},
 	} {
 		status, body = b.change("/console/agents/shop/app/"+change.path, change.form)
@@ -394,7 +394,7 @@ func TestConsole_ShowsNodes(t *testing.T) {
 	assert.True(t, called)
 
 	body = page("quiet")
-	assert.Contains(t, body, "only an agent that is online reports its nodes")
+	assert.Contains(t, body, "only an agent that is online answers")
 	p.actAs("vic", "lab")
 	assert.Contains(t, page("shop"), "refuses Runner lab")
 	status, _ := b.get("/console/agents/nowhere/nodes")

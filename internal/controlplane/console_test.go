@@ -554,7 +554,7 @@ func TestConsole_Grid(t *testing.T) {
 	}
 }
 
-// TestConsole_UnknownFilter: an address that was typed selects nothing, and is no error.
+// TestConsole_UnknownFilter: a filter that is unknown gives an empty list.
 func TestConsole_UnknownFilter(t *testing.T) {
 	p := start(t)
 	p.registered("shop")

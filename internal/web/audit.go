@@ -77,7 +77,8 @@ func auditFilter(query url.Values) (f audit.Filter, wrong string) {
 // maxAuditValue bounds a value of a filter, as the operator API does for the shortest.
 const maxAuditValue = 256
 
-// moment parses a time as a browser's field or a person writes it. An empty text is no time.
+// moment parses a time as a browser's field or a person writes it. An empty text gives the zero
+// time.
 func moment(text string) (time.Time, bool) {
 	if text == "" {
 		return time.Time{}, true

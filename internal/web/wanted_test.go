@@ -70,7 +70,7 @@ func TestGuard_PageWithoutSession(t *testing.T) {
 	assert.NotContains(t, page.Body.String(), "refused-form")
 	require.Len(t, page.Result().Cookies(), 1)
 	stream := s.do(http.MethodGet, "/live/nodes", nil, header("Sec-Fetch-Dest", "empty"))
-	assert.Empty(t, stream.Result().Cookies(), "a stream is no page")
+	assert.Empty(t, stream.Result().Cookies(), "a stream is not where a person arrives")
 	in := s.do(http.MethodGet, EnterPath+"?token="+s.invite(), nil, func(r *http.Request) { r.AddCookie(page.Result().Cookies()[0]) })
 	assert.Equal(t, "/nodes?page=2", in.Header().Get("Location"))
 }

@@ -81,7 +81,7 @@ func (d Data) podBoxes() (all []Box) {
 	return all
 }
 
-// few has the last box count those for which there is no room.
+// few returns the boxes for which there is room. The last one counts the others.
 func few(boxes []Box, what string) []Box {
 	if more := len(boxes) - maxBoxes + 1; more > 1 {
 		boxes = append(boxes[:maxBoxes-1:maxBoxes-1], Box{Title: fmt.Sprintf("%d more %s", more, what)})

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/appform"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
@@ -92,7 +93,7 @@ func (f form) duration(field string) (operatorapi.Duration, error) {
 // labels parses KEY=VALUE and, for those to remove, KEY-.
 func (f form) labels(field string) (set map[string]string, remove []string, err error) {
 	set = map[string]string{}
-	for _, word := range words(f.text(field)) {
+	for _, word := range appform.Words(f.text(field)) {
 		key, value, found := strings.Cut(word, "=")
 		switch {
 		case found && key != "":
@@ -104,11 +105,6 @@ func (f form) labels(field string) (set map[string]string, remove []string, err 
 		}
 	}
 	return set, remove, nil
-}
-
-// words are separated by spaces or commas.
-func words(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' || r == '\t' || r == '\r' })
 }
 
 // program is what equivalent command lines are for.
@@ -239,7 +235,7 @@ var done = map[string]string{ //nolint:gosec // sentences, and no credentials
 	"test-webhook-failed": "The receiver did not take the test event: the first delivery says why.", "requeue": "The chosen announcements are on their way again.", "drop": "The chosen announcements are dropped.",
 	"withdraw": "The offer is withdrawn.", "create-host-grant": "The agent may serve the host.", "delete-host-grant": "The host is taken back.",
 	"deploy-app": "The agent deploys the App. This page shows how far it is.", "restart-app": "The App restarts. This page shows how far it is.", "scale-app": "The number of pods is set. This page shows how far the agent is.",
-	"stop-app": "The App stops. Its pods end.", "pause-app": "The App is paused.", "resume-app": "The App is no longer paused.", "delete-app": "The App is deleted. Its pods end.",
+	"stop-app": "The App stops. Its pods end.", "pause-app": "The App is paused.", "resume-app": "The App is resumed.", "delete-app": "The App is deleted. Its pods end.",
 	"rollback-app":  "The App goes back to the revision. This page shows how far it is.",
 	"delete-runner": "The operator acts as no Runner any more.", "set-runner": "The operator acts as the Runner from now on.",
 	"end-sessions":    "The operator is signed out everywhere.",

@@ -293,6 +293,9 @@ func (d *deployData) fill(spec runnerapi.AppSpec) error {
 // choose adds what the spec can name. It returns an error if the operator may not deploy. One that
 // the agent is to blame for stands above the form, which keeps what was typed.
 func (p *deployPages) choose(ctx context.Context, data *deployData) error {
+	if err := p.opts.ReadsApps(ctx); err != nil { // before a long form is filled in
+		return err
+	}
 	in := operatorapi.AppChoicesInput{Agent: data.Key.Agent, Namespace: data.Key.Namespace}
 	choices, err := operatorapi.ListAppChoices.Do(ctx, p.opts.API, in)
 	if err == nil && in.Namespace == "" && len(choices.Namespaces) > 0 { // the browser chooses the first
@@ -302,7 +305,7 @@ func (p *deployPages) choose(ctx context.Context, data *deployData) error {
 	data.AppChoices = choices
 	switch shown := web.ProblemOf(err); {
 	case err == nil:
-	case shown.Status == http.StatusUnauthorized, shown.Code == problem.Forbidden, shown.Code == problem.Conflict:
+	case shown.Status == http.StatusUnauthorized, shown.Code == problem.Forbidden:
 		return err
 	case data.Problem == nil:
 		data.Problem = shown

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/appform"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -110,7 +111,7 @@ var inSet = regexp.MustCompile(`[^\s,]+\s+(?:not)?in\s*\([^)]*\)`)
 // selector is a word.
 func splitSearch(text string) (search, selector string) {
 	terms := inSet.FindAllString(text, -1)
-	for _, word := range words(inSet.ReplaceAllString(text, " ")) {
+	for _, word := range appform.Words(inSet.ReplaceAllString(text, " ")) {
 		if strings.ContainsAny(word, "=!") {
 			terms = append(terms, word)
 			continue

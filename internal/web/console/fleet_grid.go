@@ -29,7 +29,7 @@ func isGrid(query url.Values) bool { return query.Get("view") == viewGrid }
 // readGrid returns nil where the query names no grid.
 func (p *fleetPages) readGrid(ctx context.Context, filter operatorapi.AgentFilter, query url.Values, none bool) (*fleetGrid, error) {
 	if !isGrid(query) {
-		return nil, nil //nolint:nilnil // there is no grid
+		return nil, nil //nolint:nilnil // the list is shown
 	}
 	grid := &fleetGrid{By: query.Get("by"), Made: p.opts.Now()}
 	if none {

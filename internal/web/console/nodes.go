@@ -80,15 +80,22 @@ func (p *fleetPages) readNodes(name string, query url.Values) func(context.Conte
 	}
 }
 
-// askForNodes asks the agent. What is known to fail is not tried: it would be a refusal in the
-// audit log.
-func (p *fleetPages) askForNodes(ctx context.Context, agent announce.Agent) ([]runnerapi.Node, error) {
-	if err := p.opts.ReadsApps(ctx); err != nil {
-		return nil, err
+// canAsk returns why an agent cannot be asked. What is known to fail is not tried: it would be a
+// refusal in the audit log, or take until a timeout.
+func (s *site) canAsk(ctx context.Context, agent announce.Agent) error {
+	if err := s.opts.ReadsApps(ctx); err != nil {
+		return err
 	}
 	if agent.State != announce.StateOnline {
-		return nil, problem.Errorf(problem.Unavailable, "run pipeops-agent doctor in its cluster; it names what does not connect",
-			"the agent is %s, and was last seen %s; only an agent that is online reports its nodes", agent.State, cli.Ago(agent.LastSeen))
+		return problem.Errorf(problem.Unavailable, "run pipeops-agent doctor in its cluster; it names what does not connect",
+			"the agent is %s, and was last seen %s; only an agent that is online answers", agent.State, cli.Ago(agent.LastSeen))
+	}
+	return nil
+}
+
+func (p *fleetPages) askForNodes(ctx context.Context, agent announce.Agent) ([]runnerapi.Node, error) {
+	if err := p.canAsk(ctx, agent); err != nil {
+		return nil, err
 	}
 	list, err := operatorapi.ListAgentNodes.Do(ctx, p.opts.API, operatorapi.AgentNodesInput{Agent: agent.ID})
 	return list.Items, err

@@ -56,7 +56,10 @@ func (p *fleetPages) objects(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	data.AgentName = found.Agent.Name
-	if err := data.read(ctx, p.opts.API, query); err != nil {
+	if err = p.canAsk(ctx, found.Agent); err == nil {
+		err = data.read(ctx, p.opts.API, query)
+	}
+	if data.Problem, err = shownOnPage(err); err != nil {
 		return err
 	}
 	data.Command = web.CommandLine(runnerProgram+" "+data.Kind.command, append([]string{data.AgentName}, data.Kind.flags...)...)
@@ -66,11 +69,10 @@ func (p *fleetPages) objects(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// read asks the agent. What it refuses is a part of the page.
+// read asks the agent.
 func (d *objectsData) read(ctx context.Context, t operatorapi.Target, query url.Values) error {
 	list, err := operatorapi.ListAgentObjects.Do(ctx, t, operatorapi.AgentObjectsInput{Agent: d.Agent, Kind: d.Kind.Name})
 	if err != nil {
-		d.Problem, err = shownOnPage(err)
 		return err
 	}
 	d.Omitted = list.Omitted

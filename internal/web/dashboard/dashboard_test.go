@@ -257,7 +257,7 @@ func TestAppPage_Diagnosis(t *testing.T) {
 	assert.Contains(t, r.get("/apps?state=Paused", http.StatusOK), "No App matches")
 }
 
-// TestAppsPage_Stopped: an App that was scaled to no pods is no healthy one.
+// TestAppsPage_Stopped: an App that was scaled to no pods is stopped, and not healthy.
 func TestAppsPage_Stopped(t *testing.T) {
 	r := newRig(t, app("shop", "web"), app("shop", "idle", func(a *v1alpha1.App) { a.Spec.Replicas = new(int32(0)) }))
 	overview := r.get("/", http.StatusOK)

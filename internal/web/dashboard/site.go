@@ -55,7 +55,7 @@ var done = map[string]string{
 	"start-app":    "The App starts.",
 	"stop-app":     "The App stops. Its pods end.",
 	"pause-app":    "The App is paused.",
-	"resume-app":   "The App is no longer paused.",
+	"resume-app":   "The App is resumed.",
 	"delete-app":   "The App is deleted. Its pods end.",
 	"rollback-app": "The rollback is in progress.",
 	"pause":        "All commands of Runners are refused from now on.",
