@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -212,6 +213,31 @@ func TestShares_Wait(t *testing.T) {
 	leave()
 	await.Receive(t, second, "the place that was left")()
 	assert.Equal(t, 1, s.Taken())
+}
+
+// TestShares_WaitInOrder: one who came first gets the place before others who ask again and again.
+func TestShares_WaitInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewShares(10, 1)
+		leave, ok := s.Wait(t.Context(), "a")
+		require.True(t, ok)
+		var order []int
+		var all sync.WaitGroup
+		for n := range 50 {
+			all.Go(func() {
+				leave, ok := s.Wait(t.Context(), "a")
+				assert.True(t, ok)
+				order = append(order, n)
+				leave()
+			})
+			synctest.Wait()
+		}
+		leave()
+		all.Wait()
+		assert.True(t, slices.IsSorted(order), "%v", order)
+		assert.Len(t, order, 50)
+		assert.Zero(t, s.Taken())
+	})
 }
 
 // Each of two names that want all leaves room for the next.

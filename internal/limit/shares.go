@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -14,7 +15,7 @@ type Shares struct {
 	mu    sync.Mutex
 	taken int
 	by    map[string]int
-	left  chan struct{} // closed when a place is returned; nil if no caller waits
+	waits []waiter // in the order in which they came; none of them fits
 }
 
 // NewShares returns all places, of which one name gets at most each.
@@ -30,6 +31,12 @@ func NewFairShares(all, each int) *Shares {
 	return s
 }
 
+// waiter is a caller of Wait.
+type waiter struct {
+	name     string
+	admitted chan struct{} // closed when it has its place
+}
+
 // Enter takes a place for a name, if there is one for it. Leave returns it; leave may be called
 // again.
 func (s *Shares) Enter(name string) (leave func(), ok bool) { return s.EnterMost(name, 0) }
@@ -38,54 +45,73 @@ func (s *Shares) Enter(name string) (leave func(), ok bool) { return s.EnterMost
 func (s *Shares) EnterMost(name string, most int) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.enter(name, most) {
+		return nil, false
+	}
+	return s.leave(name), true
+}
+
+// Wait is like Enter, and waits for a place until ctx ends. Those who wait for the same place get it
+// in the order in which they came.
+func (s *Shares) Wait(ctx context.Context, name string) (leave func(), ok bool) {
+	s.mu.Lock()
+	if s.enter(name, 0) {
+		s.mu.Unlock()
+		return s.leave(name), true
+	}
+	w := waiter{name, make(chan struct{})}
+	s.waits = append(s.waits, w)
+	s.mu.Unlock()
+	select {
+	case <-w.admitted:
+	case <-ctx.Done():
+		if s.withdraw(w) {
+			return nil, false
+		}
+	}
+	return s.leave(name), true
+}
+
+// withdraw is false if the waiter was admitted meanwhile.
+func (s *Shares) withdraw(w waiter) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := len(s.waits)
+	s.waits = slices.DeleteFunc(s.waits, func(other waiter) bool { return other == w })
+	return len(s.waits) < before
+}
+
+// enter needs s.mu.
+func (s *Shares) enter(name string, most int) bool {
 	each := s.each
 	if most > 0 {
 		each = min(each, most)
 	}
 	if s.taken >= s.all || s.by[name] >= each || s.fair && s.by[name]/2 >= s.all-s.taken {
-		return nil, false
+		return false
 	}
 	s.taken++
 	s.by[name]++
-	return sync.OnceFunc(func() { s.leave(name) }), true
+	return true
 }
 
-// Wait is like Enter, and waits for a place until ctx ends.
-func (s *Shares) Wait(ctx context.Context, name string) (leave func(), ok bool) {
-	for {
-		left := s.nextLeft()
-		if leave, ok := s.Enter(name); ok {
-			return leave, true
+// leave returns what returns a place of a name, once.
+func (s *Shares) leave(name string) func() {
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.taken--
+		if s.by[name]--; s.by[name] == 0 {
+			delete(s.by, name)
 		}
-		select {
-		case <-left:
-		case <-ctx.Done():
-			return nil, false
-		}
-	}
-}
-
-// nextLeft returns a channel that is closed when a place is returned.
-func (s *Shares) nextLeft() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.left == nil {
-		s.left = make(chan struct{})
-	}
-	return s.left
-}
-
-func (s *Shares) leave(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.left != nil {
-		close(s.left)
-		s.left = nil
-	}
-	s.taken--
-	if s.by[name]--; s.by[name] == 0 {
-		delete(s.by, name)
-	}
+		s.waits = slices.DeleteFunc(s.waits, func(w waiter) bool {
+			if !s.enter(w.name, 0) {
+				return false
+			}
+			close(w.admitted)
+			return true
+		})
+	})
 }
 
 // Taken returns how many places are taken.

@@ -130,21 +130,26 @@ func (w *watch) render(until context.Context, t *testing.T, c *client.Client, ar
 		for _, archive := range archives {
 			key, spec := chartOf(t, archive, "dry")
 			err := w.renderOne(t, c, key, spec)
-			assert.False(t, busy(err) || problem.Is(err, problem.TooLarge), "%s: %v", key.Name, err)
+			assert.False(t, busy(err) || problem.Is(err, problem.TooLarge), "%s, %s long: %v", key.Name, renderTime, err)
 		}
 	}
 }
 
 // renderOne repeats the dry run of a chart while the agent is busy, as a Runner does, for some
-// minutes.
-func (w *watch) renderOne(t *testing.T, c *client.Client, key runnerapi.Key, spec runnerapi.ReleaseSpec) (err error) {
+// minutes. It returns the agent's last answer.
+func (w *watch) renderOne(t *testing.T, c *client.Client, key runnerapi.Key, spec runnerapi.ReleaseSpec) (last error) {
 	ctx, cancel := context.WithTimeout(t.Context(), renderTime)
 	defer cancel()
-	for again := true; again; again = busy(err) && ctx.Err() == nil {
-		_, err = c.Releases().Deploy(ctx, key, spec, runnerapi.WriteOptions{DryRun: true})
+	for {
+		_, err := c.Releases().Deploy(ctx, key, spec, runnerapi.WriteOptions{DryRun: true})
+		if ctx.Err() != nil {
+			return cmp.Or(last, ctx.Err())
+		}
 		w.note("dry run of "+key.Name, err)
+		if last = err; !busy(err) {
+			return last
+		}
 	}
-	return cmp.Or(ctx.Err(), err)
 }
 
 // busy is whether a later try of the same command may succeed.
