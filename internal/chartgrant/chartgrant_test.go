@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
@@ -125,10 +126,15 @@ func (s *scene) deploy(release string, archive []byte, values map[string]any) (r
 	return s.releases.Wait(s.Context(), key)
 }
 
-// chart runs a command of the cluster's owner.
 func (s *scene) chart(args ...string) (string, error) {
 	s.Helper()
-	cmd := exec.CommandContext(s.Context(), s.program, append([]string{"chart"}, args...)...)
+	return s.run(append([]string{"chart"}, args...)...)
+}
+
+// run runs a command of the cluster's owner.
+func (s *scene) run(args ...string) (string, error) {
+	s.Helper()
+	cmd := exec.CommandContext(s.Context(), s.program, args...)
 	cmd.Env = []string{"KUBECONFIG=" + s.env.Cluster.Kubeconfig(), "PATH=" + os.Getenv("PATH"), "HOME=" + s.TempDir()}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -207,6 +213,23 @@ func TestChartGrant_OneChartAtOneVersion(t *testing.T) {
 	out, err = s.chart("revoke", "watch", "-n", s.namespace)
 	require.Error(t, err)
 	assert.Contains(t, out, "nothing is allowed for release")
+	s.recorded()
+}
+
+// recorded: the audit log has what the owner did.
+func (s *scene) recorded() {
+	s.Helper()
+	out, err := s.run("policy", "allow", "exec", "--runner", "ci", "-n", s.namespace, "--name", s.namespace)
+	require.NoError(s, err, out)
+	list, err := audit.Read(s.Context(), s.owner.AuditStore(), 0, 1000)
+	require.NoError(s, err)
+	var acts []string
+	for _, r := range list.Items {
+		if r.Runner == audit.Owner && (r.Namespace == s.namespace || r.Name == s.namespace) {
+			acts = append(acts, r.Command+" "+r.Name+" "+string(r.Outcome))
+		}
+	}
+	assert.Equal(s, []string{"chart-allow watch done", "chart-revoke watch done", "policy-allow " + s.namespace + " done"}, acts)
 }
 
 // refuses tries to deploy other charts with the same ClusterRole.

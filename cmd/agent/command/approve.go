@@ -3,11 +3,9 @@ package command
 import (
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -65,10 +63,7 @@ func newApprove() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				act := runnerapi.AuditRecord{Time: time.Now().UTC(), Command: "approve", Namespace: a.Namespace, Name: a.Name, Approval: a.ID}
-				if err := audit.Append(cmd.Context(), k.AuditStore(), "pipeops-agent approve", act, nil); err != nil {
-					cli.Say(cmd.ErrOrStderr(), "warning: the approval is not in the audit log: %v", err)
-				}
+				record(cmd, k, runnerapi.AuditRecord{Command: "approve", Namespace: a.Namespace, Name: a.Name, Approval: a.ID}, nil)
 				cli.Say(cmd.OutOrStdout(), "approved until %s: Runner %s may do %s once", cli.Time(a.Until), a.By(), approvedCommand(a))
 				if err := approvalDetails(cmd.OutOrStdout(), []runnerapi.Approval{a}); err != nil {
 					return err

@@ -123,6 +123,7 @@ func (c *chartAllow) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	record(cmd, k, runnerapi.AuditRecord{Command: "chart-allow", Namespace: c.key.Namespace, Name: c.key.Name}, grant.Rule)
 	cli.Say(out, "Allowed by rule %q of %s. To take it back: pipeops-agent chart revoke %s -n %s", grant.Rule.Name, source, c.key.Name, c.key.Namespace)
 	return nil
 }

@@ -49,6 +49,7 @@ func newChartRevoke() *cobra.Command {
 			if !found && !ruled {
 				return fmt.Errorf("nothing is allowed for release %s (fix: see what is: pipeops-agent chart list)", key)
 			}
+			record(cmd, k, runnerapi.AuditRecord{Command: "chart-revoke", Namespace: key.Namespace, Name: key.Name}, nil)
 			cli.Say(cmd.OutOrStdout(), "Taken back: rule %q of %s, and the agent's rights for release %s", chartgrant.RuleName(key), source, key)
 			return nil
 		},

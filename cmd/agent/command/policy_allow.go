@@ -1,10 +1,8 @@
 package command
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -13,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // policyAllow adds a rule to the policy.
@@ -40,7 +39,7 @@ func newPolicyAllow() *cobra.Command {
 			if err := c.complete(args); err != nil {
 				return mistake(err)
 			}
-			return c.run(cmd.Context(), cmd.OutOrStdout())
+			return c.run(cmd)
 		},
 	}
 	c.add(cmd)
@@ -80,7 +79,7 @@ func (c *policyAllow) complete(args []string) error {
 	return nil
 }
 
-func (c *policyAllow) run(ctx context.Context, out io.Writer) error {
+func (c *policyAllow) run(cmd *cobra.Command) error {
 	if _, err := policy.WithRule(nil, "", c.rule); err != nil {
 		return mistake(err)
 	}
@@ -89,7 +88,7 @@ func (c *policyAllow) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if c.dryRun {
-		return cli.Print(out, text+"\n")
+		return cli.Print(cmd.OutOrStdout(), text+"\n")
 	}
 	var k *kube.Client
 	if c.place.file == "" {
@@ -97,11 +96,14 @@ func (c *policyAllow) run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
-	source, err := c.place.edit(ctx, k, func(text []byte, preset string) ([]byte, error) {
+	source, err := c.place.edit(cmd.Context(), k, func(text []byte, preset string) ([]byte, error) {
 		return policy.WithRule(text, preset, c.rule)
 	})
 	if err != nil {
 		return err
 	}
-	return cli.Print(out, strings.Join([]string{source + " has this rule before the others:", "", text, ""}, "\n"))
+	if k != nil {
+		record(cmd, k, runnerapi.AuditRecord{Command: "policy-allow", Name: c.rule.Name}, c.rule)
+	}
+	return cli.Print(cmd.OutOrStdout(), strings.Join([]string{source + " has this rule before the others:", "", text, ""}, "\n"))
 }
