@@ -61,8 +61,7 @@ func removeApp(t *testing.T, a *v1alpha1.App) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	c := kubetest.ControlPlane(t).Client
-	require.NoError(t, client.IgnoreNotFound(c.Delete(ctx, a)))
-	assert.NoError(t, client.IgnoreNotFound(c.Patch(ctx, a, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))))
+	assert.NoError(t, client.IgnoreNotFound(c.Delete(ctx, a)))
 }
 
 // awaitRoutes waits until the control plane has these hosts, and answers them.

@@ -34,9 +34,8 @@ const header = `# The PipeOps agent, whole. Needs Kubernetes 1.30 or newer.
 # For two replicas, each on its node, set "replicas: 2" below: a number that is set with
 # kubectl is set back when this file is applied again.
 #
-# To remove the agent, delete the Apps first, while it can still take them down:
+# To remove the agent with its Apps:
 #
-#   kubectl delete apps.pipeops.io --all --all-namespaces
 #   kubectl delete -f agent.yaml
 #
 # Made by ` + "`go generate ./deployments/...`" + ` from deployments/agent and deployments/crds. Do not edit.

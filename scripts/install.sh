@@ -2738,7 +2738,7 @@ uninstall_apps() {
   [[ $with_apps == yes ]] || fail "$EXIT_DECISION" PO-9401 "Apps run in this cluster: $apps" "without the agent's definition of an App they would all be deleted" \
     "delete them with it: install.sh uninstall --with-apps"
   step "Apps: $apps"
-  logged "${kube[@]}" delete apps.pipeops.io --all --all-namespaces --timeout "${PIPEOPS_WAIT}s" ||
+  logged "${kube[@]}" delete apps.pipeops.io --all --all-namespaces --cascade=foreground --timeout "${PIPEOPS_WAIT}s" ||
     fail "$EXIT_REMAINS" PO-9402 "Apps could not be deleted" "kubectl says: $last_output" "is the agent running? ${kube[*]} -n $NAMESPACE get pods"
 }
 

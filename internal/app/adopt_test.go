@@ -34,10 +34,7 @@ func TestAdopt_KeepsPods(t *testing.T) {
 		o.SetAnnotations(nil)
 		require.NoError(t, env.Client.Update(t.Context(), o))
 	}
-	a := get(t, env, k, &v1alpha1.App{})
-	a.Finalizers = nil
-	require.NoError(t, env.Client.Update(t.Context(), a))
-	require.NoError(t, env.Client.Delete(t.Context(), a))
+	require.NoError(t, env.Client.Delete(t.Context(), get(t, env, k, &v1alpha1.App{})))
 	pods := func() (ids []apitypes.UID) {
 		var list corev1.PodList
 		require.NoError(t, env.Client.List(t.Context(), &list, client.InNamespace(ns)))

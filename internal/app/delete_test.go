@@ -6,11 +6,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -124,4 +128,32 @@ func deletion(t *testing.T, e *app.Engine, k runnerapi.Key) runnerapi.Outcome {
 	o, err := e.Outcome(t.Context(), backend.Record{Command: "delete-app", Target: k, Done: true})
 	require.NoError(t, err)
 	return o
+}
+
+// TestDelete_WithoutAgent deletes Apps while no agent runs: nothing of them may wait for one.
+func TestDelete_WithoutAgent(t *testing.T) {
+	t.Parallel()
+	env := kubetest.Full(t)
+	ns := ownNamespace(t, env)
+	e, stop := start(t, env, ns, nil)
+	byKubectl, byRunner := key(ns, "by-kubectl"), key(ns, "by-runner")
+	for _, k := range []runnerapi.Key{byKubectl, byRunner} {
+		a := deploy(t, e, k, runnerapi.AppSpec{
+			Image: helloImage(t, env), Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080), GraceSeconds: new(int64(1)),
+		})
+		require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, a.Generation).Status.Phase)
+	}
+	stop()
+	require.NoError(t, env.Client.Delete(t.Context(), get(t, env, byKubectl, &v1alpha1.App{})))
+	assert.False(t, exists(t, env, byKubectl, &v1alpha1.App{}), "kubectl waits for nothing")
+	foreground := client.PropagationPolicy(metav1.DeletePropagationForeground)
+	require.NoError(t, env.Client.Delete(t.Context(), get(t, env, byRunner, &v1alpha1.App{}), foreground))
+	for _, k := range []runnerapi.Key{byKubectl, byRunner} {
+		within(t, podPatience, "nothing is left of "+k.Name, func() bool {
+			var pods corev1.PodList
+			require.NoError(t, env.Client.List(t.Context(), &pods, client.InNamespace(ns), client.MatchingLabels(objectmeta.AppLabels(k.Name))))
+			return len(pods.Items) == 0 && !exists(t, env, k, &v1alpha1.App{}) && !exists(t, env, k, &appsv1.Deployment{}) &&
+				!exists(t, env, k, &corev1.Service{})
+		})
+	}
 }

@@ -249,7 +249,7 @@ func TestLeader_ReconcilesAfterHeard(t *testing.T) {
 	next.watches.open()
 	deploy(t, next.Engine, marker, web())
 	eventually(t, "it tells what is", func() bool { return len(received.of(marker.Name)) > 0 })
-	assert.Empty(t, received.of(k.Name), "that it is there was no longer so when the next one was heard")
+	assert.Equal(t, []events.Type{events.Removed}, types(received.of(k.Name)), "that it is there was no longer so when the next one was heard")
 }
 
 // TestLeader_LostNamespace has an agent that is limited to some namespaces lose its

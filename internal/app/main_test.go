@@ -37,13 +37,21 @@ var byTest = runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: "tester", R
 
 // receiver takes announcements as the control plane would.
 type receiver struct {
-	mu     sync.Mutex
-	deaf   bool // to everything
-	refuse error
-	events []events.Event
-	tries  []events.Event // those that were refused
-	leader leader.Leadership
-	by     map[string]leader.Leadership // who told an event, by its ID
+	mu       sync.Mutex
+	deaf     bool // to everything
+	refuse   error
+	events   []events.Event
+	tries    []events.Event // those that were refused
+	leader   leader.Leadership
+	by       map[string]leader.Leadership // who told an event, by its ID
+	compared [][]string                   // the Apps of each call that named all
+}
+
+func names(all []events.Event) (names []string) {
+	for _, e := range all {
+		names = append(names, e.Name)
+	}
+	return names
 }
 
 // take refuses events while the control plane is away, but hears who leads: so what would be told
@@ -62,19 +70,25 @@ func (r *receiver) take(_ context.Context, call events.Call) error {
 		return errors.New("a later call was heard") // each try is a call
 	}
 	r.leader = by
-	if len(sent) == 0 {
+	if len(sent) == 0 && call.Current == nil {
 		return nil
 	}
 	if r.refuse != nil {
 		r.tries = append(r.tries, sent...)
 		return r.refuse
 	}
-	r.events = append(r.events, sent...)
 	if r.by == nil {
 		r.by = map[string]leader.Leadership{}
 	}
 	for _, e := range sent {
+		if _, known := r.by[e.ID]; call.Current != nil && known {
+			continue // the state that was announced last, with the ID of that event
+		}
 		r.by[e.ID] = by
+		r.events = append(r.events, e)
+	}
+	if call.Current != nil {
+		r.compared = append(r.compared, names(sent))
 	}
 	return nil
 }
@@ -104,6 +118,13 @@ func (r *receiver) set(refuse error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refuse = refuse
+}
+
+// comparisons are the Apps of each call that named all.
+func (r *receiver) comparisons() [][]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.compared
 }
 
 // of are the events of one App.

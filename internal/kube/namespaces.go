@@ -271,8 +271,8 @@ func (k Namespaces) deleteApps(ctx context.Context, namespace string, opts runne
 	var names []string
 	err := k.pages(ctx, appList(), func(list client.ObjectList) error {
 		for _, found := range list.(*metav1.PartialObjectMetadataList).Items {
-			// Unstructured: the answer is the App, which stays until its finalizer is removed, and
-			// the client could not decode it into anything else.
+			// Unstructured: the answer is the App if a finalizer keeps it, and the client could not
+			// decode it into anything else.
 			a := &unstructured.Unstructured{}
 			a.SetGroupVersionKind(appKind)
 			a.SetNamespace(found.Namespace)

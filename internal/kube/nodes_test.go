@@ -13,7 +13,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,13 +47,11 @@ func podOn(t *testing.T, env *kubetest.Env, node, name, owner string, change fun
 	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "example.com/x:1", Resources: corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{"cpu": resource.MustParse("250m"), "memory": resource.MustParse("64Mi")},
 	}}}
-	if owner != "" {
-		pod.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: appsv1.SchemeGroupVersion.String(), Kind: owner, Name: name, UID: types.UID(name), Controller: new(true),
-		}}
-	}
 	if change != nil {
 		change(pod)
+	}
+	if owner != "" {
+		pod.OwnerReferences = []metav1.OwnerReference{controller(t, env, pod, owner)}
 	}
 	require.NoError(t, env.Client.Create(t.Context(), pod))
 	t.Cleanup(func() {
@@ -62,6 +60,25 @@ func podOn(t *testing.T, env *kubetest.Env, node, name, owner string, change fun
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	require.NoError(t, env.Client.Status().Update(t.Context(), pod))
+}
+
+// controller makes a pod's owner: without one, Kubernetes' garbage collector deletes the pod.
+func controller(t *testing.T, env *kubetest.Env, of *corev1.Pod, kind string) metav1.OwnerReference {
+	t.Helper()
+	labels := map[string]any{"app": of.Name}
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"selector": map[string]any{"matchLabels": labels},
+		"template": map[string]any{
+			"metadata": map[string]any{"labels": labels},
+			"spec":     map[string]any{"containers": []any{map[string]any{"name": "c", "image": "example.com/x:1"}}},
+		},
+	}}}
+	o.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(kind))
+	o.SetNamespace(of.Namespace)
+	o.SetName(of.Name)
+	require.NoError(t, env.Client.Create(t.Context(), o))
+	t.Cleanup(func() { assert.NoError(t, client.IgnoreNotFound(env.Client.Delete(context.Background(), o))) })
+	return *metav1.NewControllerRef(o, o.GroupVersionKind())
 }
 
 // awaitRights waits until the API server has taken up what was granted.

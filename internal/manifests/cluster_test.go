@@ -263,6 +263,8 @@ func TestSet_AllRefusalsAtOnce(t *testing.T) {
 func TestSet_TakesNothingOver(t *testing.T) {
 	a := start(t)
 	set := a.set()
+	var namespace corev1.Namespace
+	require.NoError(t, a.env.Client.Get(t.Context(), client.ObjectKey{Name: production}, &namespace))
 	for name, c := range map[string]struct {
 		change func(*corev1.ConfigMap)
 		says   string
@@ -273,8 +275,8 @@ func TestSet_TakesNothingOver(t *testing.T) {
 			m.Annotations = map[string]string{"meta.helm.sh/release-name": "shop", "meta.helm.sh/release-namespace": production}
 		}, "belongs to Helm release production/shop"},
 		"an owner": {func(m *corev1.ConfigMap) {
-			m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "1"}}
-		}, "belongs to Pod/p"},
+			m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: production, UID: namespace.UID}}
+		}, "belongs to Namespace/production"},
 		"a tool":   {func(m *corev1.ConfigMap) { m.Labels = map[string]string{objectmeta.ManagedBy: "argo"} }, "is managed by argo"},
 		"somebody": {func(*corev1.ConfigMap) {}, "was made by theirs"},
 	} {

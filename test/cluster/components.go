@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/node"
@@ -20,7 +21,7 @@ const (
 func components(c *Cluster, set parts.Set) []node.Component {
 	list := []node.Component{etcd(), apiServer(c)}
 	if c.state.ControlPlaneOnly {
-		return list
+		return append(list, controllerManager(c, "--controllers=garbage-collector-controller"))
 	}
 	list = append(list,
 		// It takes almost no time, and the kubelet needs it.
@@ -93,7 +94,7 @@ func apiServer(c *Cluster) node.Component {
 // arrives seconds late, and pods are refused until then.
 var fastClient = []string{"--kube-api-qps=500", "--kube-api-burst=1000", "--leader-elect=false"}
 
-func controllerManager(c *Cluster) node.Component {
+func controllerManager(c *Cluster, more ...string) node.Component {
 	const config = pkiDir + "/controller-manager.kubeconfig"
 	n := c.state.Network
 	flags := []string{
@@ -110,7 +111,7 @@ func controllerManager(c *Cluster) node.Component {
 	} else {
 		flags = append(flags, "--allocate-node-cidrs=false")
 	}
-	return kube("kube-controller-manager", append(flags, fastClient...)...)
+	return kube("kube-controller-manager", slices.Concat(flags, fastClient, more)...)
 }
 
 func scheduler() node.Component {

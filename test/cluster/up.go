@@ -26,8 +26,8 @@ const (
 type Options struct {
 	// Name is DefaultName if empty.
 	Name string
-	// ControlPlaneOnly starts only etcd and the API server, in half the time: for tests of
-	// controllers, which need no pods.
+	// ControlPlaneOnly starts only etcd, the API server and Kubernetes' garbage collector, in half
+	// the time: for tests of controllers, which need no pods.
 	ControlPlaneOnly bool
 	// SimulatedNodes is how many simulated nodes to have beside the real one: see Simulate. They
 	// need a part that is built when it is first requested.

@@ -17,8 +17,7 @@ import (
 )
 
 // MakeRoom ends what a test has left running: the node has room for few pods, and an App that does
-// not fit gets a diagnosis. The test's Engine may have ended before, so MakeRoom removes an App's
-// finalizers itself.
+// not fit gets a diagnosis. A test may have left an App with a finalizer, which MakeRoom removes.
 func (e *Env) MakeRoom(t *testing.T, namespace string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

@@ -89,7 +89,7 @@ func (c *Controller) ContentChanged(ctx context.Context, kind runnerapi.RestartT
 // SetupWithManager registers Reconcile, which runs for an App whenever the App, an object made from
 // it, or its namespace changes.
 func (c *Controller) SetupWithManager(mgr manager.Manager) error {
-	b := builder.ControllerManagedBy(mgr).Named("app").Watches(&v1alpha1.App{}, onChangedApp())
+	b := builder.ControllerManagedBy(mgr).Named("app").Watches(&v1alpha1.App{}, onChangedApp(c.sender.Ended))
 	for _, o := range append(appcache.Wholes(), &appsv1.ReplicaSet{}, &batchv1.Job{}, &corev1.Pod{}) {
 		b = b.Watches(o, onNewsOfApp())
 	}

@@ -30,14 +30,23 @@ type (
 	enqueue = handler.Funcs
 )
 
-// onChangedApp reconciles an App at once when its desired state changed.
-func onChangedApp() handler.EventHandler {
+// onChangedApp reconciles an App at once when its desired state changed, and reports one that is
+// gone to ended.
+func onChangedApp(ended func(*v1alpha1.App)) handler.EventHandler {
+	gone := func(o client.Object) {
+		if a, ok := o.(*v1alpha1.App); ok {
+			ended(a)
+		}
+	}
 	return enqueue{
 		CreateFunc: func(_ context.Context, e kubeevent.CreateEvent, q queue) {
 			add(q, client.ObjectKeyFromObject(e.Object), createOpts(e))
 		},
 		UpdateFunc: func(_ context.Context, e kubeevent.UpdateEvent, q queue) {
 			key := client.ObjectKeyFromObject(e.ObjectNew)
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() { // deleted and created again unseen
+				gone(e.ObjectOld)
+			}
 			switch {
 			case askedAnew(e.ObjectOld, e.ObjectNew):
 				add(q, key, priorityqueue.AddOpts{})
@@ -46,6 +55,7 @@ func onChangedApp() handler.EventHandler {
 			}
 		},
 		DeleteFunc: func(_ context.Context, e kubeevent.DeleteEvent, q queue) {
+			gone(e.Object)
 			add(q, client.ObjectKeyFromObject(e.Object), priorityqueue.AddOpts{})
 		},
 	}

@@ -79,7 +79,7 @@ func TestEnqueue_GathersEvents(t *testing.T) {
 	for range 20 {
 		onNewsOfApp().Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: podOf("rolling"), ObjectNew: podOf("rolling")}, q)
 	}
-	onChangedApp().Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: appAt(1, "changed"), ObjectNew: appAt(2, "changed")}, q)
+	onChangedApp(nil).Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: appAt(1, "changed"), ObjectNew: appAt(2, "changed")}, q)
 	first, priority, _ := q.GetWithPriority()
 	q.Done(first)
 	second, ofNews, _ := q.GetWithPriority()
@@ -100,13 +100,25 @@ func TestEnqueue_StatusIsNoNewSpec(t *testing.T) {
 		"recreated":   func(a *v1alpha1.App) { a.UID = "2" },
 		"annotations": func(a *v1alpha1.App) { a.Annotations = map[string]string{objectmeta.RequestID: "1"} },
 		"labels":      func(a *v1alpha1.App) { a.Labels = map[string]string{"a": "b"} },
-		"finalizers":  func(a *v1alpha1.App) { a.Finalizers = []string{v1alpha1.Finalizer} },
+		"finalizers":  func(a *v1alpha1.App) { a.Finalizers = []string{"example.com/hold"} },
 		"deleted":     func(a *v1alpha1.App) { now := metav1.Now(); a.DeletionTimestamp = &now },
 	} {
 		is := was.DeepCopy()
 		change(is)
 		assert.True(t, askedAnew(was, is), what)
 	}
+}
+
+func TestEnqueue_ReportsEnds(t *testing.T) {
+	var gone []types.UID
+	h, q := onChangedApp(func(a *v1alpha1.App) { gone = append(gone, a.UID) }), newQueue(t)
+	first, second := appAt(1, "a"), appAt(1, "a")
+	first.UID, second.UID = "1", "2"
+	h.Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: first, ObjectNew: first}, q)
+	assert.Empty(t, gone)
+	h.Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: first, ObjectNew: second}, q)
+	h.Delete(context.Background(), kubeevent.DeleteEvent{Object: second}, q)
+	assert.Equal(t, []types.UID{"1", "2"}, gone)
 }
 
 func TestEnqueue_IgnoresAnnouncements(t *testing.T) {
@@ -117,11 +129,11 @@ func TestEnqueue_IgnoresAnnouncements(t *testing.T) {
 	also := announced.DeepCopy()
 	also.Status.ReadyReplicas = 1
 	q := newQueue(t)
-	onChangedApp().Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: was, ObjectNew: announced}, q)
+	onChangedApp(nil).Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: was, ObjectNew: announced}, q)
 	assert.True(t, onlyAnnounced(was, announced))
 	assert.False(t, onlyAnnounced(was, also), "more changed with it")
 	assert.False(t, onlyAnnounced(was, was.DeepCopy()), "a status that was put back by the agent is looked at")
-	onChangedApp().Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: appAt(1, "b"), ObjectNew: also}, q)
+	onChangedApp(nil).Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: appAt(1, "b"), ObjectNew: also}, q)
 	got, _, _ := q.GetWithPriority()
 	q.Done(got)
 	assert.Equal(t, "a", got.Name)

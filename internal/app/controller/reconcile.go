@@ -7,7 +7,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
@@ -57,7 +56,7 @@ func (c *Controller) reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // follow makes the cluster follow an App that is not deleted, and records what it observes.
 func (c *Controller) follow(ctx context.Context, a *v1alpha1.App) (reconcile.Result, error) {
-	if err := c.hold(ctx, a); err != nil {
+	if err := c.label(ctx, a); err != nil {
 		return reconcile.Result{}, err
 	}
 	blind := c.contents.follow(ctx, a, false)
@@ -127,10 +126,10 @@ func again(err error) (reconcile.Result, error) {
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// hold marks an App that was created with kubectl in the way that Deploy marks Apps.
-func (c *Controller) hold(ctx context.Context, a *v1alpha1.App) error {
+// label marks an App that was created with kubectl in the way that Deploy marks Apps.
+func (c *Controller) label(ctx context.Context, a *v1alpha1.App) error {
 	before := a.DeepCopy()
-	changed := controllerutil.AddFinalizer(a, v1alpha1.Finalizer)
+	changed := false
 	for k, v := range objectmeta.AppLabels(a.Name) {
 		if a.Labels[k] != v {
 			if a.Labels == nil {

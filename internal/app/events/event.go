@@ -142,8 +142,11 @@ func desiredReplicas(a *v1alpha1.App) int32 {
 
 // removed returns the last event of an App. It supersedes everything else that waits to be
 // announced.
-func removed(a *v1alpha1.App) Event {
+func removed(a *v1alpha1.App, now time.Time) Event {
 	ev := event(a, Removed, v1alpha1.Announced{Generation: a.Generation, Sequence: lastKept(a.Status).Sequence + 1})
-	ev.Time = a.DeletionTimestamp.UTC()
+	ev.Time = now.UTC()
+	if a.DeletionTimestamp != nil {
+		ev.Time = a.DeletionTimestamp.UTC()
+	}
 	return ev
 }

@@ -53,10 +53,15 @@ func (n *Sender) accept(by leader.Leadership) {
 	n.accepted = by
 }
 
-// resend sends the current states of all Apps. Ends come first: the control plane takes an App that
-// is missing for ended, and would announce its end twice.
+// resend sends the current states of all Apps, after a loss and at the beginning of a leadership:
+// no replica noted the Apps that ended while none led. Ends come first: the control plane takes an
+// App that is missing for ended, and would announce its end twice.
 func (n *Sender) resend(ctx context.Context) error {
-	ended, err := n.dead(ctx)
+	var apps v1alpha1.List
+	if err := n.store.Cached.List(ctx, &apps, appcache.Untouched); err != nil {
+		return fmt.Errorf("list Apps: %w", err)
+	}
+	ended, err := n.ends(ctx)
 	if err != nil {
 		return err
 	}
@@ -68,10 +73,6 @@ func (n *Sender) resend(ctx context.Context) error {
 			return err
 		}
 	}
-	var apps v1alpha1.List
-	if err := n.store.Cached.List(ctx, &apps, appcache.Untouched); err != nil {
-		return fmt.Errorf("list Apps: %w", err)
-	}
 	for _, call := range calls(apps.Items) {
 		call.By = n.by
 		if err := n.report(ctx, call); err != nil {
@@ -80,7 +81,7 @@ func (n *Sender) resend(ctx context.Context) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.lost = false
+	n.lost, n.compared = false, true
 	return nil
 }
 

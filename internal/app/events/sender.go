@@ -39,11 +39,13 @@ type Sender struct {
 	heard    *leader.Term      // the leadership that the control plane knows of
 	by       leader.Leadership // its name
 	calls    int64             // that were made or tried
+	compared bool              // since this leadership began, the control plane knows which Apps there are
 	tombstones
 
 	mu       sync.Mutex
 	accepted leader.Leadership // the last call that the control plane accepted
 	lost     bool              // the control plane lost events that it had accepted
+	ended    []Event           // of Apps that are gone, and have no tombstone yet
 }
 
 // Call is what is sent at once.
@@ -108,15 +110,15 @@ func (n *Sender) round(ctx context.Context) (more bool, err error) {
 		return false, nil
 	}
 	batch, err := n.batch(ctx)
-	lost := n.hasLost()
-	if err != nil || len(batch) == 0 && !lost {
+	switch {
+	case err != nil:
 		return false, err
-	}
-	if n.heard != r {
+	case n.heard != r:
 		return true, n.introduce(ctx, r) // and then check again what to announce
-	}
-	if lost {
+	case n.hasLost(), len(batch) == 0 && !n.compared: // an App that was not announced would count as missing
 		return true, n.resend(ctx)
+	case len(batch) == 0:
+		return false, nil
 	}
 	if err := n.report(ctx, Call{By: n.by, Events: batch}); err != nil {
 		return false, err
@@ -158,7 +160,7 @@ func (n *Sender) introduce(ctx context.Context, r *leader.Term) error {
 		return err
 	}
 	n.Reread()
-	n.heard, n.by = r, by
+	n.heard, n.by, n.compared = r, by, false
 	return nil
 }
 
@@ -170,7 +172,7 @@ func (n *Sender) batch(ctx context.Context) ([]Event, error) {
 	if err := n.store.Cached.List(ctx, &apps, appcache.Untouched); err != nil {
 		return nil, fmt.Errorf("list Apps: %w", err)
 	}
-	batch, err := n.dead(ctx)
+	batch, err := n.ends(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,26 +38,52 @@ type tombstones struct {
 	known map[types.UID]Event // nil until read
 }
 
-// Bury records the end of an App, before the App goes.
-func (n *Sender) Bury(ctx context.Context, a *v1alpha1.App) error {
-	if n.send == nil {
+// Ended takes note of an App that is gone. Only the leader does: the next leader compares the Apps
+// that are there with those that the control plane knows.
+func (n *Sender) Ended(a *v1alpha1.App) {
+	if n.send == nil || !n.election.Leads() {
+		return
+	}
+	n.mu.Lock()
+	n.ended = append(n.ended, removed(a, time.Now()))
+	n.mu.Unlock()
+	n.Look()
+}
+
+// ends records the ends that were noted, and returns all that wait, oldest first.
+func (n *Sender) ends(ctx context.Context) ([]Event, error) {
+	if err := n.bury(ctx); err != nil {
+		return nil, err
+	}
+	return n.dead(ctx)
+}
+
+// bury makes the ends that were noted outlive this process.
+func (n *Sender) bury(ctx context.Context) error {
+	n.mu.Lock()
+	ended := n.ended
+	n.mu.Unlock()
+	if len(ended) == 0 {
 		return nil
 	}
-	ev := removed(a)
-	err := n.change(ctx, func(data map[types.UID]Event) bool {
-		if _, there := data[ev.uid]; there {
-			return false
+	err := n.change(ctx, func(data map[types.UID]Event) (changed bool) {
+		for _, ev := range ended {
+			if _, there := data[ev.uid]; !there {
+				data[ev.uid], changed = ev, true
+			}
 		}
-		data[ev.uid] = ev
 		if lost := forget(data); lost > 0 {
 			n.log.Error().Int("lost", lost).Msg("too many deleted Apps wait to be announced; dropping the oldest")
 		}
-		return true
+		return changed
 	})
-	if err == nil {
-		n.Look()
+	if err != nil {
+		return err
 	}
-	return err
+	n.mu.Lock()
+	n.ended = n.ended[len(ended):]
+	n.mu.Unlock()
+	return nil
 }
 
 // LookForEnds makes the sender of events read the tombstones again. A former leader that was held

@@ -34,8 +34,8 @@ func TestTombstones_ForgetDropsOldest(t *testing.T) {
 	assert.Equal(t, int64(3), inOrder(data)[0].Time.Unix())
 }
 
-// TestTombstones_ForgetSharesByNamespace: all ended Apps share one ConfigMap. Were it full, no App
-// could be deleted.
+// TestTombstones_ForgetSharesByNamespace: all ended Apps share one ConfigMap. Were it full, no end
+// could be announced.
 func TestTombstones_ForgetSharesByNamespace(t *testing.T) {
 	for name, image := range map[string]string{"many": "a", "large": strings.Repeat("<", 512)} { // six bytes each, as JSON
 		data := map[types.UID]Event{}

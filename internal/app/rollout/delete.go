@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -57,7 +58,9 @@ func (w *Writer) BeginDelete(ctx context.Context, key runnerapi.Key, opts runner
 			return err
 		}
 		uid = a.UID
-		return w.writer(opts).Delete(ctx, a, client.Preconditions{UID: &uid})
+		// In the foreground, the App stays until its objects are gone. Without an agent,
+		// Kubernetes' garbage collector ends this.
+		return w.writer(opts).Delete(ctx, a, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	})
 	return uid, kubeproblem.From(err, "deleting App "+key.String())
 }

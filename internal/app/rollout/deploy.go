@@ -187,7 +187,7 @@ func (w *Writer) update(ctx context.Context, a *v1alpha1.App, spec runnerapi.App
 func (w *Writer) create(ctx context.Context, key runnerapi.Key, spec runnerapi.AppSpec, opts runnerapi.WriteOptions) (*v1alpha1.App, error) {
 	a := &v1alpha1.App{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: key.Namespace, Name: key.Name, Labels: objectmeta.AppLabels(key.Name), Finalizers: []string{v1alpha1.Finalizer},
+			Namespace: key.Namespace, Name: key.Name, Labels: objectmeta.AppLabels(key.Name),
 		},
 		Spec: *new(spec.KeepUnnamed(runnerapi.AppSpec{})).DeepCopy(),
 	}

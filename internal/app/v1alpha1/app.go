@@ -22,10 +22,6 @@ const (
 	CRDName = Plural + ".pipeops.io"
 )
 
-// Finalizer keeps a deleted App until the objects that it made are gone and its end is recorded for
-// the sender of events.
-const Finalizer = "pipeops.io/app"
-
 // SchemaVersion counts changes of the App's schema. The CustomResourceDefinition carries it, so
 // that an agent that finds an older one reports that and does not lose its fields. A newer one is
 // fine: that is a rollback of the agent.
@@ -178,7 +174,7 @@ func (a *App) Wire() runnerapi.App {
 	switch {
 	case !a.DeletionTimestamp.IsZero():
 		if w.Status.Phase != runnerapi.PhaseDeleting {
-			w.Status.WaitingFor = "the agent to take its objects down"
+			w.Status.WaitingFor = "its objects to be deleted"
 		}
 		w.Status.Phase, w.Status.Diagnosis = runnerapi.PhaseDeleting, nil
 	case !a.Observed() || w.Status.Phase == "":

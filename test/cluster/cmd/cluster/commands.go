@@ -59,7 +59,7 @@ func newUp(name *string) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&options.ControlPlaneOnly, "control-plane-only", false, "only etcd and the API server")
+	cmd.Flags().BoolVar(&options.ControlPlaneOnly, "control-plane-only", false, "etcd, the API server and the garbage collector alone")
 	cmd.Flags().IntVar(&options.SimulatedNodes, "simulated-nodes", 0, "how many nodes to simulate beside the real one")
 	cmd.Flags().BoolVar(&options.WithoutMetrics, "without-metrics", false, "leave out metrics-server")
 	return cmd
