@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
@@ -29,14 +30,14 @@ func Race(ctx context.Context, write func() error) error {
 }
 
 // Races are writes by one process, whose writes of the same object follow one another.
-type Races struct{ turns retry.Turns }
+type Races struct{ locks limit.Locks }
 
 // Run is Race for the object of that name, when its turn has come.
 func (r *Races) Run(ctx context.Context, name string, write func() error) error {
-	if err := r.turns.Take(ctx, name); err != nil {
+	if err := r.locks.Lock(ctx, name); err != nil {
 		return err
 	}
-	defer r.turns.Give(name)
+	defer r.locks.Unlock(name)
 	return Race(ctx, write)
 }
 

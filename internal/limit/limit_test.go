@@ -240,6 +240,22 @@ func TestShares_WaitInOrder(t *testing.T) {
 	})
 }
 
+func TestLocks_OneAtATime(t *testing.T) {
+	var l Locks
+	l.Unlock("a") // nobody has it
+	require.NoError(t, l.Lock(t.Context(), "a"))
+	require.NoError(t, l.Lock(t.Context(), "b"))
+	ended, end := context.WithCancel(t.Context())
+	end()
+	require.ErrorIs(t, l.Lock(ended, "a"), context.Canceled)
+	second := make(chan error, 1)
+	go func() { second <- l.Lock(t.Context(), "a") }()
+	l.Unlock("a")
+	require.NoError(t, await.Receive(t, second, "the lock that was returned"))
+	l.Unlock("a")
+	assert.Equal(t, 1, l.all().Taken())
+}
+
 // Each of two names that want all leaves room for the next.
 func TestFairShares_LeaveRoom(t *testing.T) {
 	s := NewFairShares(1536, 1024)

@@ -97,20 +97,26 @@ func (s *Shares) enter(name string, most int) bool {
 
 // leave returns what returns a place of a name, once.
 func (s *Shares) leave(name string) func() {
-	return sync.OnceFunc(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.taken--
-		if s.by[name]--; s.by[name] == 0 {
-			delete(s.by, name)
+	return sync.OnceFunc(func() { s.release(name) })
+}
+
+// release returns a place of a name, if it has one.
+func (s *Shares) release(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by[name] == 0 {
+		return
+	}
+	s.taken--
+	if s.by[name]--; s.by[name] == 0 {
+		delete(s.by, name)
+	}
+	s.waits = slices.DeleteFunc(s.waits, func(w waiter) bool {
+		if !s.enter(w.name, 0) {
+			return false
 		}
-		s.waits = slices.DeleteFunc(s.waits, func(w waiter) bool {
-			if !s.enter(w.name, 0) {
-				return false
-			}
-			close(w.admitted)
-			return true
-		})
+		close(w.admitted)
+		return true
 	})
 }
 

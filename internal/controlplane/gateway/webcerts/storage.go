@@ -17,6 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
@@ -38,7 +39,7 @@ type Storage struct {
 	Holder string
 	Now    func() time.Time
 
-	turns retry.Turns // the database keeps processes apart only: a holder may take its own lock again
+	locks limit.Locks // the database keeps processes apart only: a holder may take its own lock again
 }
 
 var (
@@ -148,12 +149,12 @@ func (s *Storage) Stat(ctx context.Context, key string) (certmagic.KeyInfo, erro
 
 // Lock implements certmagic.Locker. It excludes this process's other callers too.
 func (s *Storage) Lock(ctx context.Context, name string) error {
-	if err := s.turns.Take(ctx, name); err != nil {
+	if err := s.locks.Lock(ctx, name); err != nil {
 		return err
 	}
 	err := s.lockOthersOut(ctx, name)
 	if err != nil {
-		s.turns.Give(name)
+		s.locks.Unlock(name)
 	}
 	return err
 }
@@ -181,7 +182,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, d time.Durati
 
 // Unlock implements certmagic.Locker. It works when the caller's context has ended.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
-	defer s.turns.Give(name)
+	defer s.locks.Unlock(name)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	return s.DB.UnlockGateway(ctx, name, s.Holder)

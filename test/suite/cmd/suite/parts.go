@@ -60,7 +60,7 @@ var parts = []part{
 		jobs: func(m *module) []job { return []job{{Env: release, Packages: m.below("test/failures")}} },
 	},
 	{
-		name: "pressure", what: "the agent with its shipped memory beside the largest Apps, sets, sources and releases, and popular charts, before and after a restart", estimate: 14 * time.Minute, lane: "machines", inputs: product,
+		name: "pressure", what: "the agent with its shipped memory beside the largest Apps, sets, sources and releases, and popular charts, before and after a restart", estimate: 10 * time.Minute, lane: "machines", inputs: product,
 		jobs: func(m *module) []job { return []job{{Env: release, Packages: m.below("test/pressure")}} },
 	},
 	{
