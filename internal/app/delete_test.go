@@ -157,3 +157,27 @@ func TestDelete_WithoutAgent(t *testing.T) {
 		})
 	}
 }
+
+// TestDeploy_AfterKubectlDelete: what is left of an App that kubectl deleted delays the next one of
+// its name, and no more.
+func TestDeploy_AfterKubectlDelete(t *testing.T) {
+	t.Parallel()
+	env, e, k := onControlPlane(t, "again")
+	deploy(t, e, k, web())
+	eventually(t, "it has its Service", func() bool { return exists(t, env, k, &corev1.Service{}) })
+	was := get(t, env, k, &v1alpha1.App{})
+	require.NoError(t, env.Client.Delete(t.Context(), was))
+	eventually(t, "it is deployed again", func() bool {
+		_, err := e.Deploy(t.Context(), k, web(), byTest)
+		if err != nil {
+			assert.Equal(t, runnerapi.CodeBusy, code(err), "%v", err)
+		}
+		return err == nil
+	})
+	is := get(t, env, k, &v1alpha1.App{})
+	require.NotEqual(t, was.UID, is.UID)
+	eventually(t, "the Service is the new App's", func() bool {
+		service := &corev1.Service{}
+		return exists(t, env, k, service) && metav1.IsControlledBy(service, is)
+	})
+}

@@ -3,6 +3,7 @@ package apply
 import (
 	"cmp"
 	"context"
+	"errors"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -108,8 +109,8 @@ func selectorIn(o client.Object) *metav1.LabelSelector {
 // adoptable refuses an object with another owner, and an object that an App cannot be.
 func (p *Applier) adoptable(ctx context.Context, a *v1alpha1.App, child, have client.Object) error {
 	kind := workload.KindOf(child)
-	if foreign := foreignTo(kind, have); foreign.owner != "" {
-		return foreign
+	if err := ownedByOthers(a, kind, have); err != nil {
+		return err
 	}
 	refuse := func(fix, why string, args ...any) error {
 		return problem.Errorf(problem.Conflict, fix, "%s %q cannot be adopted: %s", kind, have.GetName(), fmt.Sprintf(why, args...)).WithField("query.adopt")
@@ -219,8 +220,8 @@ func (p *Applier) triedAdoption(ctx context.Context, a *v1alpha1.App, child clie
 // record of which manager set which field. Ownership comes last, so that a failed step is repeated.
 func (p *Applier) adoptObject(ctx context.Context, owner *v1alpha1.App, desired, have client.Object) error {
 	kind := workload.KindOf(desired)
-	if foreign := foreignTo(kind, have); foreign.owner != "" {
-		return foreign
+	if err := ownedByOthers(owner, kind, have); err != nil {
+		return err
 	}
 	if err := p.Current(ctx, owner); err != nil {
 		return err
@@ -291,6 +292,15 @@ func jsonPatch(have client.Object, set map[string]any) (client.Patch, error) {
 
 // foreignTo returns the error for an object that is not the App's. It names an owner only if
 // something looks after the object.
+// ownedByOthers refuses a foreign object that something looks after.
+func ownedByOthers(owner *v1alpha1.App, kind string, have metav1.Object) error {
+	err := Foreign(owner, kind, have)
+	if foreign, ok := errors.AsType[*ForeignError](err); ok && foreign.owner == "" {
+		return nil
+	}
+	return err
+}
+
 func foreignTo(kind string, have metav1.Object) *ForeignError {
 	out := &ForeignError{Kind: kind, Namespace: have.GetNamespace(), Name: have.GetName()}
 	labels, notes := have.GetLabels(), have.GetAnnotations()

@@ -22,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
 // Applier makes one object of an App match what is desired, and touches no other's.
@@ -59,6 +60,16 @@ func (e *ForeignError) Fix() string {
 	return "take it over: pipeops-runner deploy --adopt (adopt=true in the API); or " + way
 }
 
+// Foreign returns the error for an object that is not this App's. One of another App of the same name
+// is a matter of time: that App was deleted, or has just been created.
+func Foreign(owner *v1alpha1.App, kind string, have metav1.Object) error {
+	if c := metav1.GetControllerOf(have); c != nil && c.Kind == v1alpha1.Kind && c.Name == owner.Name {
+		return problem.Errorf(problem.Busy, "wait until Kubernetes' garbage collector has deleted it",
+			"%s %q in namespace %s is left of an App of this name that was deleted", kind, have.GetName(), have.GetNamespace())
+	}
+	return foreignTo(kind, have)
+}
+
 // Ensure applies desired unless the cluster already has it. It stores the cluster's object in
 // desired.
 func (p *Applier) Ensure(ctx context.Context, owner *v1alpha1.App, desired client.Object) error {
@@ -78,7 +89,7 @@ func (p *Applier) Ensure(ctx context.Context, owner *v1alpha1.App, desired clien
 	case !metav1.IsControlledBy(have, owner) && adopts(owner, kind, have):
 		return p.correct(ctx, owner, desired)
 	case !metav1.IsControlledBy(have, owner):
-		return foreignTo(kind, have)
+		return Foreign(owner, kind, have)
 	case have.GetAnnotations()[objectmeta.Applied] != desired.GetAnnotations()[objectmeta.Applied]:
 		return p.ApplyOver(ctx, owner, desired, have)
 	case drifted(desired, have):
@@ -147,7 +158,7 @@ func (p *Applier) RefuseForeign(ctx context.Context, owner *v1alpha1.App, desire
 	case err != nil:
 		return false, fmt.Errorf("look for %s %s: %w", gvk.Kind, desired.GetName(), err)
 	case !metav1.IsControlledBy(have, owner):
-		return true, foreignTo(gvk.Kind, have)
+		return true, Foreign(owner, gvk.Kind, have)
 	}
 	return true, nil
 }

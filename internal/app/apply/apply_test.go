@@ -21,6 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -192,6 +193,11 @@ func TestForeign_NamesOwner(t *testing.T) {
 			assert.Equal(t, "give the App another name, or have "+c.want+" give the Service up", err.Fix())
 		})
 	}
+	former := meta(nil, nil)
+	former.OwnerReferences = []metav1.OwnerReference{{Kind: "App", Name: "web", UID: "1", Controller: new(true)}}
+	again := web()
+	again.UID = "2"
+	assert.True(t, problem.Is(Foreign(again, "Service", &former), problem.Busy), "it goes by itself")
 	assert.NotContains(t, foreignTo("Job", &metav1.ObjectMeta{}).Fix(), "--adopt", "a Job has run")
 }
 

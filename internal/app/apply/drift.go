@@ -53,7 +53,7 @@ func (p *Applier) correct(ctx context.Context, owner *v1alpha1.App, desired clie
 	case !metav1.IsControlledBy(have, owner) && adopts(owner, kind, have):
 		return p.adoptObject(ctx, owner, desired, have)
 	case !metav1.IsControlledBy(have, owner):
-		return foreignTo(kind, have)
+		return Foreign(owner, kind, have)
 	}
 	if owner.Autoscaled() {
 		workload.KeepScale(owner, desired, have)

@@ -424,6 +424,11 @@ func TestReconcile_ReportsError(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotZero(t, result.RequeueAfter, "the status still has the error")
 	assert.Nil(t, f.troubles.diagnosis(name))
+
+	_, err = f.holdUp(t.Context(), a, apierrors.NewForbidden(schema.GroupResource{}, "web", errors.New("no changes today")))
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.PhaseDeleting, a.Status.Phase)
+	assert.Contains(t, a.Status.WaitingFor, "no changes today")
 }
 
 func TestRemove_NamesWhatRemains(t *testing.T) {
@@ -432,15 +437,21 @@ func TestRemove_NamesWhatRemains(t *testing.T) {
 	own.UID, own.Finalizers = "deployment", []string{"example.com/hold"}
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	f := newController(t, nil, a, own, foreign)
-	require.NoError(t, f.cluster.Delete(t.Context(), own))
-	left, err := f.remaining(t.Context(), a)
-	require.NoError(t, err)
-	assert.Equal(t, []string{"deployment/web to go, which finalizer example.com/hold holds"}, left.waits, "what is not its own stays")
+	for range 2 {
+		left, err := f.takeDown(t.Context(), a)
+		require.NoError(t, err)
+		require.Len(t, left.waits, 1, "what is not its own stays")
+		require.NoError(t, f.cluster.Get(t.Context(), client.ObjectKeyFromObject(own), own))
+		if own.DeletionTimestamp.IsZero() {
+			t.Fatal("it is being deleted")
+		}
+	}
+	assert.Equal(t, "deployment/web to go, which finalizer example.com/hold holds", goingObject(own))
 
 	many := summed([]diagnose.Remaining{{Waits: "1", Recheck: time.Minute}, {Waits: "2", Recheck: time.Second}, {Waits: "3"}, {Waits: "4"}, {Waits: "5"}})
 	assert.Equal(t, remains{waits: []string{"1", "2", "3", "2 more pods"}, recheck: time.Second}, many)
 	a.Finalizers = []string{"example.com/hold"}
-	_, err = f.remove(t.Context(), a)
+	_, err := f.remove(t.Context(), a)
 	require.NoError(t, err)
 	assert.Equal(t, "finalizers of others on the App: example.com/hold", a.Status.WaitingFor)
 }

@@ -46,7 +46,7 @@ func (r *jobs) convergeJob(ctx context.Context, a *v1alpha1.App) (client.Object,
 	case have == nil:
 		return want, r.makeJob(ctx, a, want)
 	case !workload.Owns(a, have):
-		return nil, &apply.ForeignError{Kind: "Job", Namespace: want.Namespace, Name: want.Name}
+		return nil, apply.Foreign(a, "Job", have)
 	case !have.GetDeletionTimestamp().IsZero():
 		return nil, nil // an event comes when it is gone
 	case have.GetAnnotations()[objectmeta.Run] != key: // its pods go first: two runs must not overlap

@@ -117,6 +117,21 @@ func (c *Controller) conclude(ctx context.Context, a *v1alpha1.App, result recon
 	return reconcile.Result{RequeueAfter: retryRefused}, nil
 }
 
+// holdUp reports in the status an error that keeps a deleted App from being removed.
+func (c *Controller) holdUp(ctx context.Context, a *v1alpha1.App, err error) (reconcile.Result, error) {
+	if ctx.Err() != nil || apierrors.IsConflict(err) {
+		return again(err)
+	}
+	d := c.troubles.note(client.ObjectKeyFromObject(a), err, c.now())
+	if d == nil {
+		return reconcile.Result{}, err
+	}
+	c.log.Warn().Str("namespace", a.Namespace).Str("app", a.Name).Err(err).Msg("failed to delete the objects of a deleted App")
+	return c.tellRemains(ctx, a, remains{
+		waits: []string{"the cluster to let the agent take it down: " + d.Message + "; " + d.Fix}, recheck: retryRefused,
+	})
+}
+
 // overlay puts an App's errors into a status that knows of nothing worse.
 func (c *Controller) overlay(name types.NamespacedName, s *v1alpha1.Status, serves bool) {
 	d := c.troubles.diagnosis(name)

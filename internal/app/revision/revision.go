@@ -197,6 +197,20 @@ func (h *History) prune(ctx context.Context, a *v1alpha1.App, all []appsv1.Contr
 	return nil
 }
 
+// Forget deletes all revisions of a deleted App.
+func (h *History) Forget(ctx context.Context, a *v1alpha1.App) error {
+	all, err := h.List(ctx, a)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if err := h.store.DeleteOwn(ctx, a, &all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Described returns an App's revisions as a Runner sees them, newest first. All are in order, and
 // current is the number of the one that the App has.
 func Described(a *v1alpha1.App, all []appsv1.ControllerRevision, current int64) []runnerapi.Revision {
