@@ -104,36 +104,39 @@ func (t AppType) Scales() bool { return t == "" || t == TypeDeployment || t == T
 //
 // +kubebuilder:object:generate=true
 type AppSpec struct {
-	Type                 AppType         `json:"type,omitempty" enum:"Deployment,StatefulSet,DaemonSet,Job,CronJob,Pipeline" default:"Deployment" doc:"Kind of workload the App becomes. It cannot change later."`
-	Image                string          `json:"image" minLength:"1" maxLength:"512" pattern:"^[^\\s]+$" doc:"Container image reference." example:"registry.example.com/shop/web:1.4.2"`
-	Command              []string        `json:"command,omitempty" maxItems:"64" doc:"Replaces the image's entrypoint. $$ runs as $, and $(NAME) as a variable."`
-	Args                 []string        `json:"args,omitempty" maxItems:"256" doc:"Replaces the image's arguments. $$ runs as $, and $(NAME) as a variable."`
-	Replicas             *int32          `json:"replicas,omitempty" minimum:"0" maximum:"1000" doc:"Number of pods of a Deployment or StatefulSet; 1 for a new App when absent. Without autoscaling beside it, it turns autoscaling off. With autoscaling it says only whether to run at all: 0 stops the App."`
-	Autoscaling          *Autoscaling    `json:"autoscaling,omitempty" doc:"Lets the load decide the number of pods of a Deployment or StatefulSet."`
-	Schedule             *Schedule       `json:"schedule,omitempty" doc:"When a CronJob runs."`
-	Job                  *JobOptions     `json:"job,omitempty" doc:"How a Job, each run of a CronJob, or each job of a Pipeline that does not say otherwise, is tried."`
-	Jobs                 []PipelineJob   `json:"jobs,omitempty" maxItems:"32" doc:"The jobs of a Pipeline, in their order. The first that fails ends it. They have the App's environment, files and volumes."`
-	Ports                []Port          `json:"ports,omitempty" maxItems:"32" doc:"Ports the container listens on. With at least one, the App gets a Service of its own name."`
-	Metrics              *MetricsPort    `json:"metrics,omitempty" doc:"Where each pod serves metrics for Prometheus, which finds them by the annotations prometheus.io/scrape, port and path. The port needs no entry in ports."`
-	Ingress              *Ingress        `json:"ingress,omitempty" doc:"How the App is reached from outside: by the control plane's gateway, or by the cluster's ingress controller."`
-	Env                  []EnvVar        `json:"env,omitempty" maxItems:"512" doc:"Environment variables."`
-	EnvFrom              []EnvSource     `json:"envFrom,omitempty" maxItems:"64" doc:"Secrets and config maps whose keys all become environment variables."`
-	Files                []File          `json:"files,omitempty" maxItems:"32" doc:"Files from secrets and config maps."`
-	Volumes              []Volume        `json:"volumes,omitempty" maxItems:"16" doc:"Directories that outlive a restart of the container, or the pod."`
-	Resources            Resources       `json:"resources,omitzero" doc:"CPU and memory that each pod asks for and is limited to."`
-	Probes               Probes          `json:"probes,omitzero" doc:"How Kubernetes finds out whether a pod has started, is ready, is alive."`
-	InitContainers       []InitContainer `json:"initContainers,omitempty" maxItems:"8" doc:"Run to their end, one after the other, before the App's own container starts. They have the App's environment, files and volumes."`
-	ImagePullSecrets     []string        `json:"imagePullSecrets,omitempty" maxItems:"16" doc:"Names of dockerconfigjson secrets to pull the images with."`
-	Paused               *bool           `json:"paused,omitempty" doc:"Leaves everything as it is until it is taken away again; nothing that was changed meanwhile is rolled out before."`
-	Rollback             RollbackPolicy  `json:"rollback,omitempty" enum:"never,onFailure" doc:"What to do when a rollout fails: onFailure goes back, once, to the last revision that was healthy."`
-	RevisionHistoryLimit *int32          `json:"revisionHistoryLimit,omitempty" minimum:"1" maximum:"100" doc:"How many revisions to keep for rollbacks; 10 when absent."`
-	Update               *Update         `json:"update,omitempty" doc:"How new pods take the place of old ones. By default a Deployment never has fewer pods than asked for."`
-	Disruption           *Disruption     `json:"disruption,omitempty" doc:"How many pods a node drain may take at a time."`
-	Security             *Security       `json:"security,omitempty" doc:"Loosens what pods are held to. By default that is Kubernetes' restricted pod security; nothing here goes beyond its baseline level."`
-	ServiceAccount       *ServiceAccount `json:"serviceAccount,omitempty" doc:"Who the pods are to the Kubernetes API. By default they have no token."`
-	Spread               *Spread         `json:"spread,omitempty" doc:"How pods are spread over the cluster. By default over nodes, where that is possible."`
-	ProgressDeadline     *int32          `json:"progressDeadlineSeconds,omitempty" minimum:"10" maximum:"86400" doc:"When the rollout of a Deployment that gets no further has failed, in seconds; 600 when absent. What is plainly wrong is reported immediately."`
-	GraceSeconds         *int64          `json:"terminationGraceSeconds,omitempty" minimum:"0" maximum:"86400" doc:"Seconds until SIGKILL, of which the pods of an App with an ingress serve on for three before SIGTERM; 30 when absent."`
+	Type                 AppType           `json:"type,omitempty" enum:"Deployment,StatefulSet,DaemonSet,Job,CronJob,Pipeline" default:"Deployment" doc:"Kind of workload the App becomes. It cannot change later."`
+	Image                string            `json:"image" minLength:"1" maxLength:"512" pattern:"^[^\\s]+$" doc:"Container image reference." example:"registry.example.com/shop/web:1.4.2"`
+	Command              []string          `json:"command,omitempty" maxItems:"64" doc:"Replaces the image's entrypoint. $$ runs as $, and $(NAME) as a variable."`
+	Args                 []string          `json:"args,omitempty" maxItems:"256" doc:"Replaces the image's arguments. $$ runs as $, and $(NAME) as a variable."`
+	Replicas             *int32            `json:"replicas,omitempty" minimum:"0" maximum:"1000" doc:"Number of pods of a Deployment or StatefulSet; 1 for a new App when absent. Without autoscaling beside it, it turns autoscaling off. With autoscaling it says only whether to run at all: 0 stops the App."`
+	Autoscaling          *Autoscaling      `json:"autoscaling,omitempty" doc:"Lets the load decide the number of pods of a Deployment or StatefulSet."`
+	Schedule             *Schedule         `json:"schedule,omitempty" doc:"When a CronJob runs."`
+	Job                  *JobOptions       `json:"job,omitempty" doc:"How a Job, each run of a CronJob, or each job of a Pipeline that does not say otherwise, is tried."`
+	Jobs                 []PipelineJob     `json:"jobs,omitempty" maxItems:"32" doc:"The jobs of a Pipeline, in their order. The first that fails ends it. They have the App's environment, files and volumes."`
+	Ports                []Port            `json:"ports,omitempty" maxItems:"32" doc:"Ports the container listens on. With at least one, the App gets a Service of its own name."`
+	Metrics              *MetricsPort      `json:"metrics,omitempty" doc:"Where each pod serves metrics for Prometheus, which finds them by the annotations prometheus.io/scrape, port and path. The port needs no entry in ports."`
+	Ingress              *Ingress          `json:"ingress,omitempty" doc:"How the App is reached from outside: by the control plane's gateway, or by the cluster's ingress controller."`
+	Env                  []EnvVar          `json:"env,omitempty" maxItems:"512" doc:"Environment variables."`
+	EnvFrom              []EnvSource       `json:"envFrom,omitempty" maxItems:"64" doc:"Secrets and config maps whose keys all become environment variables."`
+	Files                []File            `json:"files,omitempty" maxItems:"32" doc:"Files from secrets and config maps."`
+	Volumes              []Volume          `json:"volumes,omitempty" maxItems:"16" doc:"Directories that outlive a restart of the container, or the pod."`
+	Resources            Resources         `json:"resources,omitzero" doc:"CPU and memory that each pod asks for and is limited to."`
+	Probes               Probes            `json:"probes,omitzero" doc:"How Kubernetes finds out whether a pod has started, is ready, is alive."`
+	InitContainers       []InitContainer   `json:"initContainers,omitempty" maxItems:"8" doc:"Run to their end, one after the other, before the App's own container starts. They have the App's environment, files and volumes."`
+	ImagePullSecrets     []string          `json:"imagePullSecrets,omitempty" maxItems:"16" doc:"Names of dockerconfigjson secrets to pull the images with."`
+	Paused               *bool             `json:"paused,omitempty" doc:"Leaves everything as it is until it is taken away again; nothing that was changed meanwhile is rolled out before."`
+	Rollback             RollbackPolicy    `json:"rollback,omitempty" enum:"never,onFailure" doc:"What to do when a rollout fails: onFailure goes back, once, to the last revision that was healthy."`
+	RevisionHistoryLimit *int32            `json:"revisionHistoryLimit,omitempty" minimum:"1" maximum:"100" doc:"How many revisions to keep for rollbacks; 10 when absent."`
+	Update               *Update           `json:"update,omitempty" doc:"How new pods take the place of old ones. By default a Deployment never has fewer pods than asked for."`
+	Disruption           *Disruption       `json:"disruption,omitempty" doc:"How many pods a node drain may take at a time."`
+	Security             *Security         `json:"security,omitempty" doc:"Loosens what pods are held to. By default that is Kubernetes' restricted pod security; nothing here goes beyond its baseline level."`
+	ServiceAccount       *ServiceAccount   `json:"serviceAccount,omitempty" doc:"Who the pods are to the Kubernetes API. By default they have no token."`
+	Spread               *Spread           `json:"spread,omitempty" doc:"How pods are spread over the cluster. By default over nodes, where that is possible."`
+	NodeSelector         map[string]string `json:"nodeSelector,omitempty" maxProperties:"16" doc:"Labels of the nodes on which the pods may run."`
+	Tolerations          []Toleration      `json:"tolerations,omitempty" maxItems:"16" doc:"Taints that do not keep the pods from a node."`
+	PriorityClass        string            `json:"priorityClassName,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"PriorityClass of the cluster, which says whose pods get room first."`
+	ProgressDeadline     *int32            `json:"progressDeadlineSeconds,omitempty" minimum:"10" maximum:"86400" doc:"When the rollout of a Deployment that gets no further has failed, in seconds; 600 when absent. What is plainly wrong is reported immediately."`
+	GraceSeconds         *int64            `json:"terminationGraceSeconds,omitempty" minimum:"0" maximum:"86400" doc:"Seconds until SIGKILL, of which the pods of an App with an ingress serve on for three before SIGTERM; 30 when absent."`
 
 	PodLabels      map[string]string `json:"podLabels,omitempty" maxProperties:"32" doc:"Labels of the pods, beside the agent's own."`
 	PodAnnotations map[string]string `json:"podAnnotations,omitempty" maxProperties:"32" doc:"Annotations of the pods."`

@@ -130,3 +130,15 @@ type Spread struct {
 	Over    []string `json:"over,omitempty" maxItems:"4" doc:"Labels of nodes; kubernetes.io/hostname when absent." example:"[\"topology.kubernetes.io/zone\"]"`
 	MaxSkew int32    `json:"maxSkew,omitempty" minimum:"1" maximum:"100" doc:"How many more pods one may have than another; 1 when absent."`
 }
+
+// Toleration lets pods run on nodes that have a taint.
+// See https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/.
+//
+// +kubebuilder:object:generate=true
+type Toleration struct {
+	Key      string `json:"key,omitempty" maxLength:"317" pattern:"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$" doc:"Key of the taint; with Exists, every key when absent."`
+	Operator string `json:"operator,omitempty" enum:"Equal,Exists" doc:"Exists is for any value; Equal when absent."`
+	Value    string `json:"value,omitempty" maxLength:"63" pattern:"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$" doc:"Value of the taint, for Equal."`
+	Effect   string `json:"effect,omitempty" enum:"NoSchedule,PreferNoSchedule,NoExecute" doc:"Effect of the taint; every effect when absent."`
+	Seconds  *int64 `json:"tolerationSeconds,omitempty" minimum:"0" doc:"How long pods stay on a node that gets the taint, for NoExecute; for ever when absent."`
+}

@@ -70,6 +70,9 @@ type ObjectIntent struct {
 	Public string
 	// Annotations are the annotation keys of the object and of what it creates, such as pods.
 	Annotations []NameIntent
+	// Placement is how its pods choose their nodes and their priority, as nodeSelector/KEY,
+	// toleration/KEY, priorityClass/NAME or node/NAME.
+	Placement []NameIntent
 	// Rights is a digest of the rights that a role holds, or of the role that a binding binds;
 	// empty for other kinds.
 	Rights string

@@ -45,14 +45,17 @@ type JobSpec struct {
 
 // Surroundings is the environment of pods. Each Job has its own; the jobs of a Pipeline share one.
 type Surroundings struct {
-	Env              []EnvVar        `json:"env,omitempty" maxItems:"512" doc:"Environment variables."`
-	EnvFrom          []EnvSource     `json:"envFrom,omitempty" maxItems:"64" doc:"Secrets and config maps whose keys all become environment variables."`
-	Files            []File          `json:"files,omitempty" maxItems:"32" doc:"Files from secrets and config maps."`
-	Volumes          []Volume        `json:"volumes,omitempty" maxItems:"16" doc:"Directories that outlive the container, or the pod."`
-	ImagePullSecrets []string        `json:"imagePullSecrets,omitempty" maxItems:"16" doc:"Names of dockerconfigjson secrets to pull the images with."`
-	Security         *Security       `json:"security,omitempty" doc:"Loosens what pods are held to: Kubernetes' restricted pod security."`
-	ServiceAccount   *ServiceAccount `json:"serviceAccount,omitempty" doc:"Who the pods are to the Kubernetes API. By default they have no token."`
-	GraceSeconds     *int64          `json:"terminationGraceSeconds,omitempty" minimum:"0" maximum:"86400" doc:"Seconds from SIGTERM to SIGKILL; 30 when absent."`
+	Env              []EnvVar          `json:"env,omitempty" maxItems:"512" doc:"Environment variables."`
+	EnvFrom          []EnvSource       `json:"envFrom,omitempty" maxItems:"64" doc:"Secrets and config maps whose keys all become environment variables."`
+	Files            []File            `json:"files,omitempty" maxItems:"32" doc:"Files from secrets and config maps."`
+	Volumes          []Volume          `json:"volumes,omitempty" maxItems:"16" doc:"Directories that outlive the container, or the pod."`
+	ImagePullSecrets []string          `json:"imagePullSecrets,omitempty" maxItems:"16" doc:"Names of dockerconfigjson secrets to pull the images with."`
+	Security         *Security         `json:"security,omitempty" doc:"Loosens what pods are held to: Kubernetes' restricted pod security."`
+	ServiceAccount   *ServiceAccount   `json:"serviceAccount,omitempty" doc:"Who the pods are to the Kubernetes API. By default they have no token."`
+	NodeSelector     map[string]string `json:"nodeSelector,omitempty" maxProperties:"16" doc:"Labels of the nodes on which the pods may run."`
+	Tolerations      []Toleration      `json:"tolerations,omitempty" maxItems:"16" doc:"Taints that do not keep the pods from a node."`
+	PriorityClass    string            `json:"priorityClassName,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"PriorityClass of the cluster, which says whose pods get room first."`
+	GraceSeconds     *int64            `json:"terminationGraceSeconds,omitempty" minimum:"0" maximum:"86400" doc:"Seconds from SIGTERM to SIGKILL; 30 when absent."`
 
 	PodLabels      map[string]string `json:"podLabels,omitempty" maxProperties:"32" doc:"Labels of the pods, beside the agent's own."`
 	PodAnnotations map[string]string `json:"podAnnotations,omitempty" maxProperties:"32" doc:"Annotations of the pods."`
@@ -61,6 +64,7 @@ type Surroundings struct {
 func (s Surroundings) into(a *AppSpec) {
 	a.Env, a.EnvFrom, a.Files, a.Volumes, a.ImagePullSecrets = s.Env, s.EnvFrom, s.Files, s.Volumes, s.ImagePullSecrets
 	a.Security, a.ServiceAccount, a.GraceSeconds = s.Security, s.ServiceAccount, s.GraceSeconds
+	a.NodeSelector, a.Tolerations, a.PriorityClass = s.NodeSelector, s.Tolerations, s.PriorityClass
 	a.PodLabels, a.PodAnnotations = s.PodLabels, s.PodAnnotations
 }
 
@@ -68,6 +72,7 @@ func surroundingsOf(a AppSpec) Surroundings {
 	return Surroundings{
 		Env: a.Env, EnvFrom: a.EnvFrom, Files: a.Files, Volumes: a.Volumes, ImagePullSecrets: a.ImagePullSecrets,
 		Security: a.Security, ServiceAccount: a.ServiceAccount, GraceSeconds: a.GraceSeconds,
+		NodeSelector: a.NodeSelector, Tolerations: a.Tolerations, PriorityClass: a.PriorityClass,
 		PodLabels: a.PodLabels, PodAnnotations: a.PodAnnotations,
 	}
 }

@@ -18,7 +18,7 @@ type Rule struct {
 
 // SpecRules returns all of them. The CustomResourceDefinition is made with the same.
 func SpecRules() []Rule {
-	return slices.Concat(workloadRules, ingressRules, updateRules, mountRules, podRules)
+	return slices.Concat(workloadRules, ingressRules, updateRules, mountRules, placementRules, podRules)
 }
 
 func (s AppSpec) is(types ...AppType) bool {
@@ -244,6 +244,7 @@ var (
 	labelValue = regexp.MustCompile(labelValuePattern)
 )
 
+// metaRule is about keys that may not be the agent's own.
 func metaRule(field, of, guard string, get func(AppSpec) map[string]string) Rule {
 	return Rule{
 		field, "a key is not a Kubernetes " + of + " key, or one of the agent's own",
@@ -257,6 +258,40 @@ func metaRule(field, of, guard string, get func(AppSpec) map[string]string) Rule
 			return true
 		},
 	}
+}
+
+var placementRules = []Rule{
+	{
+		"nodeSelector", "a key or value is not that of a Kubernetes label",
+		`!has(self.nodeSelector) || self.nodeSelector.all(k, k.matches('` + metaKeyPattern + `') && self.nodeSelector[k].matches('` + labelValuePattern + `'))`,
+		func(s AppSpec) bool {
+			for k, v := range s.NodeSelector {
+				if !metaKey.MatchString(k) || !labelValue.MatchString(v) {
+					return false
+				}
+			}
+			return true
+		},
+	},
+	{
+		"tolerations", "operator Exists takes no value, and operator Equal needs a key",
+		`!has(self.tolerations) || self.tolerations.all(t, has(t.operator) && t.operator == 'Exists' ? !has(t.value) || t.value == '' : has(t.key) && t.key != '')`,
+		func(s AppSpec) bool {
+			return every(s.Tolerations, func(t Toleration) bool {
+				if t.Operator == "Exists" {
+					return t.Value == ""
+				}
+				return t.Key != ""
+			})
+		},
+	},
+	{
+		"tolerations", "tolerationSeconds needs effect NoExecute",
+		`!has(self.tolerations) || self.tolerations.all(t, !has(t.tolerationSeconds) || has(t.effect) && t.effect == 'NoExecute')`,
+		func(s AppSpec) bool {
+			return every(s.Tolerations, func(t Toleration) bool { return t.Seconds == nil || t.Effect == "NoExecute" })
+		},
+	},
 }
 
 var podRules = []Rule{

@@ -3,6 +3,7 @@ package composefile_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -93,6 +94,16 @@ func TestRead_Published(t *testing.T) {
 	assert.Equal(t, []bool{false, true, false}, []bool{apps[0].Published, apps[1].Published, apps[2].Published})
 	assert.Contains(t, apps[0].Notes[0], "port 9200 is published to this machine alone")
 	assert.Equal(t, int32(80), apps[1].Spec.Ports[0].Port, "the public one comes first")
+}
+
+func TestRead_Placement(t *testing.T) {
+	apps, err := composefile.Read(t.Context(), "compose.yaml", []byte(
+		"services: {a: {image: a, deploy: {placement: {constraints: ['node.labels.disk==ssd', 'node.role == manager']}}}, b: {image: b, deploy: {placement: {constraints: ['node.labels.example.com/zone == a']}}}}"), nil)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"disk": "ssd"}, apps[0].Spec.NodeSelector)
+	assert.Contains(t, strings.Join(apps[0].Notes, "\n"), "ignored: deploy.mode")
+	assert.Equal(t, map[string]string{"example.com/zone": "a"}, apps[1].Spec.NodeSelector)
+	assert.NotContains(t, strings.Join(apps[1].Notes, "\n"), "deploy.mode")
 }
 
 func TestRead_Profiles(t *testing.T) {

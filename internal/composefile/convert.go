@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,8 +120,30 @@ func (c *conversion) meaning() {
 			c.cannot("depends_on."+name, "it runs once: run it as a job (pipeops-runner job run), and leave it out here")
 		}
 	}
-	if d := s.Deploy; d != nil && (d.Mode == "global" || len(d.Placement.Constraints) > 0 || len(d.Placement.Preferences) > 0) {
-		c.note("ignored: deploy.mode and deploy.placement")
+	if s.Deploy != nil {
+		c.placement(*s.Deploy)
+	}
+}
+
+// nodeLabel is a constraint that an App can have.
+var nodeLabel = regexp.MustCompile(`^\s*node\.labels\.([^\s=!]+)\s*==\s*(\S+)\s*$`)
+
+// placement takes over which labels nodes must have.
+func (c *conversion) placement(d types.DeployConfig) {
+	ignored := d.Mode == "global" || len(d.Placement.Preferences) > 0
+	for _, text := range d.Placement.Constraints {
+		label := nodeLabel.FindStringSubmatch(text)
+		if label == nil {
+			ignored = true
+			continue
+		}
+		if c.out.Spec.NodeSelector == nil {
+			c.out.Spec.NodeSelector = map[string]string{}
+		}
+		c.out.Spec.NodeSelector[label[1]] = label[2]
+	}
+	if ignored {
+		c.note("ignored: deploy.mode, deploy.placement.preferences, and placement.constraints other than node.labels.KEY == VALUE")
 	}
 }
 

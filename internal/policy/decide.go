@@ -227,6 +227,11 @@ func (r ruling) brought(o runnerapi.ObjectIntent) error {
 			return err
 		}
 	}
+	for _, p := range o.Placement {
+		if err := r.placement(p); err != nil {
+			return err
+		}
+	}
 	for _, h := range o.Hosts {
 		if err := r.host(h); err != nil {
 			return err

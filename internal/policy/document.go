@@ -65,6 +65,9 @@ type Rule struct {
 	Public *bool `json:"public,omitempty"`
 	// Annotations are patterns of the keys that objects may have, besides harmless ones.
 	Annotations []string `json:"annotations,omitempty"`
+	// Placement are patterns of how pods may choose their nodes and their priority, as
+	// nodeSelector/KEY, toleration/KEY, priorityClass/NAME and node/NAME. Absent, in any way.
+	Placement []string `json:"placement,omitempty"`
 	// MaxReplicas is the most pods that an App or an object may ask for.
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 	// MaxResources are the highest limits of a container. Each container has to have

@@ -82,6 +82,14 @@ func (r ruling) annotation(a runnerapi.NameIntent) error {
 	return r.refuse(a.Field, "annotations", "allows %s, not %.253q", orNone(r.Annotations, "no annotations"), a.Name)
 }
 
+// placement checks how pods choose their nodes or their priority.
+func (r ruling) placement(p runnerapi.NameIntent) error {
+	if r.Placement == nil || likeAny(r.Placement, p.Name) {
+		return nil
+	}
+	return r.refuse(p.Field, "placement", "allows %s, not %.317q", orNone(r.Placement, "no choice of nodes and priority"), p.Name)
+}
+
 // host checks a name under which something is reachable from outside. A wildcard is allowed by a
 // pattern that covers all names that it stands for.
 func (r ruling) host(h runnerapi.NameIntent) error {
@@ -117,6 +125,7 @@ func spoken(host string) string {
 
 var (
 	annotationPattern = regexp.MustCompile(`^[A-Za-z0-9*]([A-Za-z0-9*._/-]{0,315}[A-Za-z0-9*])?$`)
+	placementPattern  = regexp.MustCompile(`^[A-Za-z0-9*][A-Za-z0-9*._/-]{0,330}$`)
 	hostPattern       = regexp.MustCompile(`^[a-z0-9*]([a-z0-9*.-]{0,251}[a-z0-9*])?$`)
 )
 
@@ -132,9 +141,14 @@ func (c *checking) hosts(field string, patterns []string) {
 	}
 }
 
-// names checks the patterns of hosts and annotations.
+// names checks the patterns of hosts, placement and annotations.
 func (c *checking) names(at string, r Rule) {
 	c.hosts(at+".hosts", r.Hosts)
+	for i, p := range r.Placement {
+		if !placementPattern.MatchString(p) || strings.Count(p, anything) > maxStars {
+			c.add(fmt.Sprintf("%s.placement[%d]", at, i), "%.100q is not a pattern such as nodeSelector/example.com/* or toleration/gpu", p)
+		}
+	}
 	for i, p := range r.Annotations {
 		field := fmt.Sprintf("%s.annotations[%d]", at, i)
 		key := strings.ToLower(p)

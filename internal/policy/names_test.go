@@ -6,7 +6,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 )
 
 // forbidden are annotations that no rule can allow.
@@ -110,6 +112,28 @@ func TestPolicy_Hosts(t *testing.T) {
 	i.Objects = []runnerapi.ObjectIntent{{Kind: "Ingress.networking.k8s.io", Hosts: []runnerapi.NameIntent{{Field: "spec.rules[0].host", Name: "*"}}}}
 	assert.Contains(t, refusal(t, load(t, "rules: [{name: a, commands: [apply-manifests], kinds: ['*']}]").Decide(i)).Detail, "every host")
 	require.NoError(t, load(t, "rules: [{name: a, commands: [apply-manifests], kinds: ['*'], hosts: ['*']}]").Decide(i))
+}
+
+// Without placement a rule bounds neither nodes nor priority, as Kubernetes does not.
+func TestPolicy_Placement(t *testing.T) {
+	placed := deploy(func(s *runnerapi.AppSpec) {
+		s.NodeSelector, s.PriorityClass = map[string]string{"example.com/pool": "shop"}, "high"
+		s.Tolerations = []runnerapi.Toleration{{Key: "gpu"}}
+	})
+	require.NoError(t, load(t, "rules: [{name: any}]").Decide(placed))
+	require.NoError(t, load(t, "rules: [{name: some, placement: [nodeSelector/example.com/*, toleration/gpu, priorityClass/*]}]").Decide(placed))
+	for text, field := range map[string]string{
+		"[]": "nodeSelector.example.com/pool", "[nodeSelector/*, priorityClass/high]": "tolerations[0]", "[nodeSelector/*, toleration/gpu, priorityClass/low]": "priorityClassName",
+	} {
+		e := refusal(t, load(t, "rules: [{name: some, placement: "+text+"}]").Decide(placed))
+		assert.Equal(t, field, e.Field, text)
+		assert.Contains(t, e.Fix, "rules[0].placement")
+	}
+	all := deploy(func(s *runnerapi.AppSpec) { s.Tolerations = []runnerapi.Toleration{{Operator: "Exists"}} })
+	refusal(t, load(t, "rules: [{name: some, placement: [toleration/gpu]}]").Decide(all))
+	require.NoError(t, load(t, "rules: [{name: some, placement: [toleration/*]}]").Decide(all))
+	_, err := policy.Parse([]byte("rules: [{name: a, placement: ['a b']}]"))
+	assert.Equal(t, "rules[0].placement[0]", problemtest.Of(t, err, "no pattern").Field)
 }
 
 func TestPolicy_NamePatterns(t *testing.T) {

@@ -225,13 +225,13 @@ func (c *checking) rule(at string, r Rule) {
 	}
 	c.kubernetes(at, r)
 	if r.Deny && r.bounded() {
-		c.add(at+".deny", "a rule that denies takes no images, charts, hosts, public, annotations, maxReplicas, maxResources, kinds, rights, lookups, record and approval: it has nothing to bound")
+		c.add(at+".deny", "a rule that denies takes no images, charts, hosts, public, annotations, placement, maxReplicas, maxResources, kinds, rights, lookups, record and approval: it has nothing to bound")
 	}
 }
 
 // bounded reports whether the rule bounds what a command brings.
 func (r Rule) bounded() bool {
-	return r.Images != nil || r.Charts != nil || r.Hosts != nil || r.Public != nil || r.Annotations != nil || r.MaxReplicas != nil || r.MaxResources != nil ||
+	return r.Images != nil || r.Charts != nil || r.Hosts != nil || r.Public != nil || r.Annotations != nil || r.Placement != nil || r.MaxReplicas != nil || r.MaxResources != nil ||
 		r.Kinds != nil || r.Rights != nil || r.Lookups != nil || r.Record || r.Approval != ""
 }
 

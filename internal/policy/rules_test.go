@@ -85,6 +85,7 @@ func TestPolicy_NullIsNotAbsent(t *testing.T) {
 		"rules: [{name: a, images: null}]":                                 "rules[0].images",
 		"rules: [{name: a, hosts: null}]":                                  "rules[0].hosts",
 		"rules: [{name: a, annotations: null}]":                            "rules[0].annotations",
+		"rules: [{name: a, placement: null}]":                              "rules[0].placement",
 		"rules: [{name: a, kinds: null}]":                                  "rules[0].kinds",
 		"rules: [{name: a, lookups: null}]":                                "rules[0].lookups",
 		"rules: [{name: a, maxReplicas: null}]":                            "rules[0].maxReplicas",

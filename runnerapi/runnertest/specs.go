@@ -115,14 +115,20 @@ var badMounts = map[string]BadSpec{
 }
 
 var badPods = map[string]BadSpec{
-	"a label of ours":          {`{"podLabels":{"pipeops.io/app":"other"}}`, "podLabels", "one of the agent's own"},
-	"the label of who owns it": {`{"podLabels":{"app.kubernetes.io/managed-by":"me"}}`, "podLabels", "one of the agent's own"},
-	"a label that cannot be":   {`{"podLabels":{"a b":"c"}}`, "podLabels", "is not a Kubernetes label key"},
-	"a label's value":          {`{"podLabels":{"a":"b c"}}`, "podLabels", "is not a Kubernetes label value"},
-	"an annotation of ours":    {`{"podAnnotations":{"pipeops.io/restarted-at":"x"}}`, "podAnnotations", "one of the agent's own"},
-	"root unasked":             {`{"security":{"runAsUser":0}}`, "security.runAsUser", "user 0 is root"},
-	"a capability too many":    {`{"security":{"addCapabilities":["SYS_ADMIN"]}}`, "security.addCapabilities[0]", ""},
-	"spread over no label":     {`{"spread":{"over":["a b"]}}`, "spread.over[0]", ""},
+	"a label of ours":           {`{"podLabels":{"pipeops.io/app":"other"}}`, "podLabels", "one of the agent's own"},
+	"the label of who owns it":  {`{"podLabels":{"app.kubernetes.io/managed-by":"me"}}`, "podLabels", "one of the agent's own"},
+	"a label that cannot be":    {`{"podLabels":{"a b":"c"}}`, "podLabels", "is not a Kubernetes label key"},
+	"a label's value":           {`{"podLabels":{"a":"b c"}}`, "podLabels", "is not a Kubernetes label value"},
+	"an annotation of ours":     {`{"podAnnotations":{"pipeops.io/restarted-at":"x"}}`, "podAnnotations", "one of the agent's own"},
+	"root unasked":              {`{"security":{"runAsUser":0}}`, "security.runAsUser", "user 0 is root"},
+	"a capability too many":     {`{"security":{"addCapabilities":["SYS_ADMIN"]}}`, "security.addCapabilities[0]", ""},
+	"spread over no label":      {`{"spread":{"over":["a b"]}}`, "spread.over[0]", ""},
+	"a node's label":            {`{"nodeSelector":{"a b":"c"}}`, "nodeSelector", "is not that of a Kubernetes label"},
+	"a node's label's value":    {`{"nodeSelector":{"a":"b c"}}`, "nodeSelector", "is not that of a Kubernetes label"},
+	"a taint of no key":         {`{"tolerations":[{"value":"a"}]}`, "tolerations", "operator Equal needs a key"},
+	"any taint of a value":      {`{"tolerations":[{"operator":"Exists","value":"a"}]}`, "tolerations", "operator Exists takes no value"},
+	"seconds without NoExecute": {`{"tolerations":[{"key":"a","tolerationSeconds":3}]}`, "tolerations", "needs effect NoExecute"},
+	"a priority class's name":   {`{"priorityClassName":"A b"}`, "priorityClassName", ""},
 }
 
 // GoodSpecs returns taken by the API and by the cluster alike.
@@ -144,7 +150,8 @@ func GoodSpecs() map[string]string {
 			"update":{"maxUnavailable":"25%","maxSurge":"0"},"disruption":{"minAvailable":"50%"},
 			"security":{"runAsUser":1000,"runAsGroup":1000,"fsGroup":1000,"readOnlyRootFilesystem":true,"addCapabilities":["NET_BIND_SERVICE"]},
 			"serviceAccount":{"name":"web","token":true},"spread":{"when":"Required","over":["topology.kubernetes.io/zone"],"maxSkew":2},
-			"terminationGraceSeconds":90,"progressDeadlineSeconds":120,"podLabels":{"team":"shop","example.com/tier":""},"podAnnotations":{"example.com/a":"true"},"metrics":{"port":9090,"path":"/m/v1"}}`,
+			"terminationGraceSeconds":90,"progressDeadlineSeconds":120,"podLabels":{"team":"shop","example.com/tier":""},"podAnnotations":{"example.com/a":"true"},
+			"nodeSelector":{"kubernetes.io/arch":"arm64"},"tolerations":[{"key":"gpu","value":"yes","effect":"NoExecute","tolerationSeconds":60},{"operator":"Exists"}],"priorityClassName":"high","metrics":{"port":9090,"path":"/m/v1"}}`,
 		"public":      `{"ports":[{"port":80}],"ingress":{"public":true}}`,
 		"recreated":   `{"update":{"strategy":"Recreate"}}`,
 		"root":        `{"security":{"runAsUser":0,"allowRoot":true}}`,

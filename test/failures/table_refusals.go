@@ -38,9 +38,9 @@ func ofRefusals(i Images) []Failure {
 			Cause: runnerapi.CauseAdmissionRefused, Object: "replicaset/", Message: `serviceaccount "nobody" not found`, Fix: "what the message names",
 		},
 		{
-			Name: "no-priority", Spec: hello, NoApp: "an App has no priority", Signal: RefusedPods,
-			Change: pod(func(p *corev1.PodSpec) { p.PriorityClassName = "nowhere" }),
-			Cause:  runnerapi.CauseAdmissionRefused, Object: "replicaset/", Message: "no PriorityClass with name nowhere", Fix: "what the message names",
+			Name: "no-priority", Signal: RefusedPods,
+			Spec:  with(hello, func(s *runnerapi.AppSpec) { s.PriorityClass = "nowhere" }),
+			Cause: runnerapi.CauseAdmissionRefused, Object: "replicaset/", Message: "no PriorityClass with name nowhere", Fix: "what the message names",
 		},
 		{
 			Name: "no-runtime", Spec: hello, NoApp: "an App chooses no runtime", Signal: RefusedPods,

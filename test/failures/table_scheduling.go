@@ -1,7 +1,6 @@
 package failures
 
 import (
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -25,12 +24,8 @@ func ofScheduling(i Images) []Failure {
 		}
 		return f
 	}
-	chooses := "an App chooses no nodes"
 	all := []Failure{
-		unschedulable("selected", chooses, "node affinity/selector", "add a node that fits", func(p *corev1.PodSpec) {
-			p.NodeSelector = map[string]string{noNode: "yes"}
-		}),
-		unschedulable("affine", chooses, "node affinity/selector", "add a node that fits", func(p *corev1.PodSpec) {
+		unschedulable("affine", "an App has no affinity", "node affinity/selector", "add a node that fits", func(p *corev1.PodSpec) {
 			p.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 				NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: noNode, Operator: corev1.NodeSelectorOpExists}},
@@ -57,7 +52,10 @@ func ofScheduling(i Images) []Failure {
 	spread.Spec = with(runs(i.Hello), func(s *runnerapi.AppSpec) {
 		s.Spread = &runnerapi.Spread{When: "Required", Over: []string{noNode}}
 	})
-	return append(all, large, larger, spread, Failure{
+	selects := func(s *runnerapi.AppSpec) { s.NodeSelector = map[string]string{noNode: "yes"} }
+	selected := unschedulable("selected", "", "node affinity/selector", "correct nodeSelector", nil)
+	selected.Spec = with(runs(i.Hello), selects)
+	return append(all, large, larger, spread, selected, Failure{
 		Name: "host-port", Spec: with(runs(i.Hello), func(s *runnerapi.AppSpec) { s.Replicas = new(int32(2)) }),
 		NoApp: "an App asks for no port of its node", Lives: true,
 		Change: pod(func(p *corev1.PodSpec) {
@@ -65,12 +63,7 @@ func ofScheduling(i Images) []Failure {
 		}),
 		Signal: Unscheduled, Cause: runnerapi.CausePortClash, Object: "pod/", Message: "no node has host port 19101 free", Fix: "hostPort",
 	}, Failure{
-		Name: "daemon-nowhere", Spec: as(runnerapi.TypeDaemonSet, runs(i.Hello)), NoApp: chooses,
-		Change: func(o Objects) {
-			if d, is := o[0].(*appsv1.DaemonSet); is {
-				d.Spec.Template.Spec.NodeSelector = map[string]string{noNode: "yes"}
-			}
-		},
+		Name: "daemon-nowhere", Spec: as(runnerapi.TypeDaemonSet, with(runs(i.Hello), selects)),
 		Cause: runnerapi.CauseUnschedulable, Object: "daemonset/", Message: "none fits their node selector", Fix: "correct nodeSelector",
 	})
 }

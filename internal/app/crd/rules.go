@@ -82,6 +82,7 @@ func addRules(spec *apiextensions.JSONSchemaProps) {
 	}
 	bound(spec.Properties["imagePullSecrets"].Items.Schema, 253, `^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
 	bound(spec.Properties["spread"].Properties["over"].Items.Schema, 317, `^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+	bound(spec.Properties["nodeSelector"].AdditionalProperties.Schema, 63, "")
 	bound(spec.Properties["podLabels"].AdditionalProperties.Schema, 63, "")
 }
 

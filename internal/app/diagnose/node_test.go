@@ -128,7 +128,7 @@ func TestTaint_Unnamed(t *testing.T) {
 	require.NotNil(t, d)
 	assert.Equal(t, "no node takes the pod: 0/2 nodes are available: 2 node(s) had untolerated taint(s): "+
 		"dedicated=gpu:NoSchedule, node.kubernetes.io/unreachable:NoSchedule", d.Message)
-	assert.Equal(t, "remove the taint dedicated=gpu:NoSchedule from a node (kubectl taint nodes NODE dedicated-), or add a node without it; "+
+	assert.Equal(t, "remove the taint dedicated=gpu:NoSchedule from a node (kubectl taint nodes NODE dedicated-), add a toleration of it, or add a node without it; "+
 		"bring the node back, which is not ready (kubectl describe nodes)", d.Fix)
 
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}

@@ -17,6 +17,8 @@ var (
 	insufficient = regexp.MustCompile(`Insufficient ([A-Za-z0-9./-]+?)[,.;]?(?:\s|$)`)
 )
 
+const selectorFix = "correct nodeSelector and affinity, label a node as they ask (kubectl get nodes --show-labels), or add a node that fits"
+
 // schedule finds a pod that no node takes.
 func schedule(ev *Evidence) Finding {
 	if ds := ev.DaemonSet; ds != nil && ds.Status.DesiredNumberScheduled == 0 {
@@ -24,7 +26,7 @@ func schedule(ev *Evidence) Finding {
 			return found(&runnerapi.Diagnosis{
 				Cause: runnerapi.CauseUnschedulable, Object: "daemonset/" + ds.Name,
 				Message: "no node takes the App's pods: none fits their node selector and affinity, or those that fit have taints" + listed(taintsOf(ev.Tainted)),
-				Fix:     "correct nodeSelector and affinity, label a node as they ask (kubectl get nodes --show-labels), or add a node that fits",
+				Fix:     selectorFix,
 			})
 		}
 		return found(&runnerapi.Diagnosis{
@@ -136,6 +138,8 @@ func unschedulableFix(pod *corev1.Pod, message string, taints []string) string {
 		fixes = append(fixes, "add a node to the cluster (kubectl get nodes)")
 	case strings.Contains(message, "were unschedulable"):
 		fixes = append(fixes, "uncordon a node (kubectl uncordon NODE)")
+	case strings.Contains(message, "node affinity/selector"):
+		fixes = append(fixes, selectorFix)
 	case strings.Contains(message, "topology spread constraints"):
 		fixes = append(fixes, "set spread.when to Preferred, or add a node")
 	case strings.Contains(message, noFreePorts):

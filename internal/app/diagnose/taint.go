@@ -87,5 +87,5 @@ func taintFix(t string) string {
 		return "free memory on the node (kubectl describe nodes)"
 	}
 	key := t[:strings.IndexAny(t+":", "=:")]
-	return fmt.Sprintf("remove the taint %s from a node (kubectl taint nodes NODE %s-), or add a node without it", t, key)
+	return fmt.Sprintf("remove the taint %s from a node (kubectl taint nodes NODE %s-), add a toleration of it, or add a node without it", t, key)
 }

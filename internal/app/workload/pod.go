@@ -23,6 +23,9 @@ func podTemplate(a *v1alpha1.App) corev1.PodTemplateSpec {
 			TerminationGracePeriodSeconds: new(grace(a)),
 			SecurityContext:               podSecurity(a.Spec.Security),
 			TopologySpreadConstraints:     spread(a),
+			NodeSelector:                  a.Spec.NodeSelector,
+			Tolerations:                   tolerations(a.Spec.Tolerations),
+			PriorityClassName:             a.Spec.PriorityClass,
 			Volumes:                       volumes(a),
 			InitContainers:                initContainers(a),
 		},
@@ -49,6 +52,15 @@ func podTemplate(a *v1alpha1.App) corev1.PodTemplateSpec {
 		t.Spec.ImagePullSecrets = append(t.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
 	}
 	return t
+}
+
+func tolerations(all []runnerapi.Toleration) (out []corev1.Toleration) {
+	for _, t := range all {
+		out = append(out, corev1.Toleration{
+			Key: t.Key, Operator: corev1.TolerationOperator(t.Operator), Value: t.Value, Effect: corev1.TaintEffect(t.Effect), TolerationSeconds: t.Seconds,
+		})
+	}
+	return out
 }
 
 // setMetrics has Prometheus find the pods' metrics, by annotations that most installations know.

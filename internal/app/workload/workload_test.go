@@ -27,6 +27,19 @@ func TestMetrics_AnnotatedForPrometheus(t *testing.T) {
 		}))
 }
 
+func TestPod_Placement(t *testing.T) {
+	a := &v1alpha1.App{Spec: runnerapi.AppSpec{
+		NodeSelector: map[string]string{"disk": "fast"}, PriorityClass: "high",
+		Tolerations: []runnerapi.Toleration{{Key: "gpu", Value: "yes", Effect: "NoExecute", Seconds: new(int64(60))}, {Operator: "Exists"}},
+	}}
+	p := podTemplate(a).Spec
+	assert.Equal(t, map[string]string{"disk": "fast"}, p.NodeSelector)
+	assert.Equal(t, "high", p.PriorityClassName)
+	assert.Equal(t, []corev1.Toleration{
+		{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(60))}, {Operator: corev1.TolerationOpExists},
+	}, p.Tolerations)
+}
+
 func TestSizing_AppliedInTemplate(t *testing.T) {
 	a := &v1alpha1.App{Spec: runnerapi.AppSpec{Image: "a", RightSizing: &runnerapi.RightSizing{Mode: runnerapi.SizingApply}}}
 	a.Name = "web"

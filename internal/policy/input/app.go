@@ -1,5 +1,5 @@
 // Package input determines what a command brings into the cluster, as far as a policy can bound
-// it: images, numbers of pods, limits, hosts and annotations, of Apps and of objects of any kind.
+// it: images, numbers of pods, limits, hosts, nodes and annotations, of Apps and of objects of any kind.
 // It is the only place for that, so that Apps, sets, releases and Git sources are bounded alike.
 // Package policy makes the decisions.
 package input
@@ -46,6 +46,7 @@ func App(s runnerapi.AppSpec) runnerapi.ObjectIntent {
 		}
 		in.Annotations = named("ingress.annotations", s.Ingress.Annotations)
 	}
+	in.Placement = placementOf(s)
 	in.Annotations = append(in.Annotations, named("podAnnotations", s.PodAnnotations)...)
 	return in
 }

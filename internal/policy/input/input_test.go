@@ -237,6 +237,26 @@ func (f *filler) fill(at string, v reflect.Value) {
 	}
 }
 
+// TestPlacement_OfEachKind reads it from an App, and from the pods of known and unknown kinds.
+func TestPlacement_OfEachKind(t *testing.T) {
+	spec := "nodeSelector: {disk: fast, arch: arm64}, tolerations: [{key: gpu, effect: NoSchedule}, {operator: Exists}], priorityClassName: high"
+	want := []string{"nodeSelector/arch", "nodeSelector/disk", "toleration/gpu", "toleration/*", "priorityClass/high"}
+	in := object(t, "{apiVersion: pipeops.io/v1alpha1, kind: App, spec: {image: web, "+spec+"}}")
+	assert.Equal(t, want, names(in.Placement))
+	assert.Equal(t, "spec.nodeSelector.arch", in.Placement[0].Field)
+	assert.Equal(t, "spec.tolerations[1]", in.Placement[3].Field)
+
+	spec += `, nodeName: n1, affinity: {nodeAffinity: {
+  requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: Exists}], matchFields: [{key: metadata.name, operator: In, values: [n1]}]}]},
+  preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: cheap, operator: Exists}]}}]}}`
+	want = append(want, "node/n1", "nodeSelector/zone", "nodeSelector/metadata.name", "nodeSelector/cheap")
+	for _, kind := range []string{"apiVersion: apps/v1, kind: Deployment", "apiVersion: example.com/v1, kind: Fleet"} {
+		in := object(t, "{"+kind+", spec: {template: {spec: {"+spec+"}}}}")
+		assert.ElementsMatch(t, want, names(in.Placement), kind)
+	}
+	assert.Empty(t, object(t, "{apiVersion: v1, kind: ConfigMap, data: {nodeSelector: a}}").Placement)
+}
+
 // TestApp_Public reads them from the spec of an App and from its manifest.
 func TestApp_Public(t *testing.T) {
 	spec := runnerapi.AppSpec{Image: "web", Ingress: &runnerapi.Ingress{Public: true}}

@@ -107,7 +107,7 @@ func ofApp(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 	for n := range in.Containers {
 		in.Containers[n].Field = join("spec", in.Containers[n].Field)
 	}
-	for _, names := range [][]runnerapi.NameIntent{in.Hosts, in.Annotations} {
+	for _, names := range [][]runnerapi.NameIntent{in.Hosts, in.Annotations, in.Placement} {
 		for n := range names {
 			names[n].Field = "spec." + names[n].Field
 		}
@@ -154,6 +154,7 @@ var containerFields = map[string]bool{"containers": true, "initContainers": true
 
 func (w *walk) value(field, key string, v any) {
 	w.outside(field, key, v)
+	w.placement(field, key, v)
 	switch {
 	case key == "annotations":
 		w.annotations(field, v)
