@@ -51,8 +51,8 @@ func (s *Shares) EnterMost(name string, most int) (leave func(), ok bool) {
 	return s.leave(name), true
 }
 
-// Wait is like Enter, and waits for a place until ctx ends. Those who wait for the same place get it
-// in the order in which they came.
+// Wait is like Enter, and waits for a place until ctx ends. Those who wait for the same place get
+// it in the order in which they came.
 func (s *Shares) Wait(ctx context.Context, name string) (leave func(), ok bool) {
 	s.mu.Lock()
 	if s.enter(name, 0) {

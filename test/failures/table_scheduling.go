@@ -43,8 +43,11 @@ func ofScheduling(i Images) []Failure {
 			p.SchedulerName = "nobody"
 		}),
 	}
-	all[3].Signal, all[4].Signal = nil, nil // but that nothing comes
-	all[3].Slow, all[4].Slow = true, true
+	for n, f := range all {
+		if f.Name == "gated" || f.Name == "no-scheduler" { // no signal comes
+			all[n].Signal, all[n].Slow = nil, true
+		}
+	}
 	large, larger := unschedulable("too-big", "", "the largest node", "resources.requests.cpu (now 900 per pod)", nil),
 		unschedulable("too-much-memory", "", "Insufficient memory", "resources.requests.memory", nil)
 	large.Spec, larger.Spec = asks(runnerapi.ResourceAmounts{CPU: "900"}), asks(runnerapi.ResourceAmounts{Memory: "9000Gi"})

@@ -60,8 +60,8 @@ func (e *ForeignError) Fix() string {
 	return "take it over: pipeops-runner deploy --adopt (adopt=true in the API); or " + way
 }
 
-// Foreign returns the error for an object that is not this App's. One of another App of the same name
-// is a matter of time: that App was deleted, or has just been created.
+// Foreign returns the error for an object that is not this App's. One of another App of the same
+// name is a matter of time: that App was deleted, or has just been created.
 func Foreign(owner *v1alpha1.App, kind string, have metav1.Object) error {
 	if c := metav1.GetControllerOf(have); c != nil && c.Kind == v1alpha1.Kind && c.Name == owner.Name {
 		return problem.Errorf(problem.Busy, "wait until Kubernetes' garbage collector has deleted it",

@@ -17,9 +17,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 )
 
-// remove deletes the objects of an App that is deleted in the foreground, and lets the App go once no
-// pod is left. Until then the App's status shows what holds it. Kubernetes' garbage collector does
-// the same without an agent, but reports nothing, and learns of a new definition late.
+// remove deletes the objects of an App that is deleted in the foreground, and lets the App go once
+// no pod is left. Until then the App's status shows what holds it. Kubernetes' garbage collector
+// does the same without an agent, but reports nothing, and learns of a new definition late.
 func (c *Controller) remove(ctx context.Context, a *v1alpha1.App) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(a, metav1.FinalizerDeleteDependents) {
 		if len(a.Finalizers) == 0 {

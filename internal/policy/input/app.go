@@ -1,7 +1,7 @@
 // Package input determines what a command brings into the cluster, as far as a policy can bound
-// it: images, numbers of pods, limits, hosts, nodes and annotations, of Apps and of objects of any kind.
-// It is the only place for that, so that Apps, sets, releases and Git sources are bounded alike.
-// Package policy makes the decisions.
+// it: images, numbers of pods, limits, hosts, nodes and annotations, of Apps and of objects of any
+// kind. It is the only place for that, so that Apps, sets, releases and Git sources are bounded
+// alike. Package policy makes the decisions.
 package input
 
 import (
