@@ -54,14 +54,14 @@ func Read(text []byte) (File, error) {
 	if head.APIVersion == "" && head.Kind == "" {
 		file := File{}
 		err := document.Into(&file.Spec)
-		return file, err
+		return file, explained(err)
 	}
 	if head.APIVersion != apiVersion || head.Kind != kind {
 		return File{}, fmt.Errorf("is a %.60q of %.60q, not an App of pipeops.io/v1alpha1", head.Kind, head.APIVersion)
 	}
 	var r resource
 	err = document.Into(&r)
-	return File{Namespace: r.Metadata.Namespace, Name: r.Metadata.Name, Spec: r.Spec}, err
+	return File{Namespace: r.Metadata.Namespace, Name: r.Metadata.Name, Spec: r.Spec}, explained(err)
 }
 
 // Write returns the text of an App, in the form that kubectl takes.

@@ -63,7 +63,9 @@ func TestRead_NamesMistakes(t *testing.T) {
 	for text, says := range map[string]string{
 		"- a\n":                                  "is not an object",
 		"apiVersion: apps/v1\nkind: Pod\n":       `is a "Pod" of "apps/v1", not an App of pipeops.io/v1alpha1`,
-		"imge: a\n":                              "line 1: imge: there is no such field",
+		"imge: a\n":                              "line 1: imge: there is no such field (did you mean image?)",
+		"image: a\nhostAliases: []\n":            "line 2: hostAliases: there is no such field; pods have it, as manifests: pipeops-runner apply",
+		"image: a\ncpuz: 1\n":                    "line 2: cpuz: there is no such field",
 		"image: a\nargs: /x\n":                   "line 2: args: is a text, but has to be a list",
 		"image: {}\n":                            "line 1: image: is an object, but has to be a text; put it in quotes",
 		"ports:\n- port: 80\n- {port: \"81\"}\n": "line 3: ports[1].port: is a text, but has to be a whole number of 32 bits",

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/similar"
 )
 
 // Into decodes a document into a value. Fields that the value does not have, and values of another
@@ -98,7 +100,7 @@ func (f *fitting) mapping(value map[string]any, t reflect.Type) (any, error) {
 			continue
 		case !known:
 			f.path = append(f.path, key)
-			return nil, f.fail("there is no such field")
+			return nil, f.unknown(key, fields)
 		}
 		var err error
 		if value[key], err = f.below(key, value[key], of); err != nil {
@@ -106,6 +108,16 @@ func (f *fitting) mapping(value map[string]any, t reflect.Type) (any, error) {
 		}
 	}
 	return value, nil
+}
+
+// unknown returns the error for a key that is no field.
+func (f *fitting) unknown(key string, fields map[string]reflect.Type) error {
+	e := f.fail("there is no such field")
+	e.Unknown = true
+	if meant := similar.Nearest(key, slices.Sorted(maps.Keys(fields))); meant != "" {
+		e.Message += " (did you mean " + meant + "?)"
+	}
+	return e
 }
 
 func (f *fitting) scalar(value any, t reflect.Type) (any, error) {
@@ -165,7 +177,7 @@ func (f *fitting) mistyped(is string, t reflect.Type) error {
 	return f.fail("is %s, but has to be %s", is, want)
 }
 
-func (f *fitting) fail(format string, args ...any) error {
+func (f *fitting) fail(format string, args ...any) *Error {
 	e := &Error{Field: pathText(f.path), Message: fmt.Sprintf(format, args...)}
 	for depth := len(f.path); f.document != nil && depth >= 0; depth-- {
 		if n := At(f.document.Root, f.path[:depth]...); n != nil {

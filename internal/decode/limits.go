@@ -47,6 +47,7 @@ type Error struct {
 	Line    int    // from 1; 0 for the text as a whole
 	Field   string // that it is about, such as env[0].value, or empty
 	Message string
+	Unknown bool   // the value has no such field
 	Limit   string // name of the limit that the text exceeds; empty when it is malformed
 }
 

@@ -1,15 +1,14 @@
 package discovery
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/similar"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -69,50 +68,15 @@ func (v *View) unknownAgent(ctx context.Context, runner, asked string) error {
 		fix = "this Runner is granted no agent that is registered: install one with a token of `pipeops-controlplane token create`, " +
 			"or have the operator grant this Runner others"
 	case len(asked) <= maxAgentName:
-		names := similar(asked, agents)
-		fix = "use one of: " + strings.Join(names, ", ")
-		if d := distance(asked, names[0]); d <= 2 && d < len(asked) {
-			fix = fmt.Sprintf("did you mean %q? The most similar names are: %s", names[0], strings.Join(names, ", "))
+		names := make([]string, len(agents))
+		for i, a := range agents {
+			names[i] = a.Name
+		}
+		few := strings.Join(similar.Sorted(asked, names)[:min(len(names), maxSuggestions)], ", ")
+		fix = "use one of: " + few
+		if meant := similar.Nearest(asked, names); meant != "" {
+			fix = fmt.Sprintf("did you mean %q? The most similar names are: %s", meant, few)
 		}
 	}
 	return problem.Errorf(problem.NotFound, fix, "no agent has that name or ID, or this Runner is not granted it")
-}
-
-// similar returns a few names of agents, the most similar first.
-func similar(asked string, agents []announce.Agent) []string {
-	type candidate struct {
-		name     string
-		distance int
-	}
-	all := make([]candidate, len(agents))
-	for i, a := range agents {
-		all[i] = candidate{a.Name, distance(asked, a.Name)}
-	}
-	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) })
-	names := make([]string, 0, maxSuggestions)
-	for _, c := range all[:min(len(all), maxSuggestions)] {
-		names = append(names, c.name)
-	}
-	return names
-}
-
-// distance returns how many letters must change to make a into b (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
