@@ -17,7 +17,7 @@ func explained(err error) error {
 	if !ok || !e.Unknown || !podFields()[strings.TrimPrefix(e.Field, "spec.")] {
 		return err
 	}
-	e.Message += "; pods have it, as manifests: pipeops-runner apply"
+	e.Message += "; an App cannot have it, but a pod in a manifest can (pipeops-runner apply)"
 	return e
 }
 

@@ -130,7 +130,7 @@ func TestYAML_UnknownFields(t *testing.T) {
 	var into struct {
 		A string `json:"a"`
 	}
-	require.ErrorContains(t, decode.Text.YAML([]byte("a: b\nc: d\n"), &into), "line 2: c: there is no such field")
+	require.ErrorContains(t, decode.Text.YAML([]byte("a: b\nc: d\n"), &into), "line 2: c: unknown field")
 	require.NoError(t, decode.Text.LooseYAML([]byte("a: b\nc: d\n"), &into))
 	assert.Equal(t, "b", into.A)
 }

@@ -110,9 +110,9 @@ func (f *fitting) mapping(value map[string]any, t reflect.Type) (any, error) {
 	return value, nil
 }
 
-// unknown returns the error for a key that is no field.
+// unknown returns the error for a key that the type does not have.
 func (f *fitting) unknown(key string, fields map[string]reflect.Type) error {
-	e := f.fail("there is no such field")
+	e := f.fail("unknown field")
 	e.Unknown = true
 	if meant := similar.Nearest(key, slices.Sorted(maps.Keys(fields))); meant != "" {
 		e.Message += " (did you mean " + meant + "?)"

@@ -242,7 +242,7 @@ func TestShares_WaitInOrder(t *testing.T) {
 
 func TestLocks_OneAtATime(t *testing.T) {
 	var l Locks
-	l.Unlock("a") // nobody has it
+	l.Unlock("a") // without a Lock
 	require.NoError(t, l.Lock(t.Context(), "a"))
 	require.NoError(t, l.Lock(t.Context(), "b"))
 	ended, end := context.WithCancel(t.Context())

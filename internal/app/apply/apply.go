@@ -63,7 +63,7 @@ func (e *ForeignError) Fix() string {
 // Foreign returns the error for an object that is not this App's. One of another App of the same
 // name is a matter of time: that App was deleted, or has just been created.
 func Foreign(owner *v1alpha1.App, kind string, have metav1.Object) error {
-	if c := metav1.GetControllerOf(have); c != nil && c.Kind == v1alpha1.Kind && c.Name == owner.Name {
+	if c := metav1.GetControllerOf(have); c != nil && c.APIVersion == v1alpha1.GroupVersion.String() && c.Kind == v1alpha1.Kind && c.Name == owner.Name {
 		return problem.Errorf(problem.Busy, "wait until Kubernetes' garbage collector has deleted it",
 			"%s %q in namespace %s is left of an App of this name that was deleted", kind, have.GetName(), have.GetNamespace())
 	}

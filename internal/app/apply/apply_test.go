@@ -194,10 +194,12 @@ func TestForeign_NamesOwner(t *testing.T) {
 		})
 	}
 	former := meta(nil, nil)
-	former.OwnerReferences = []metav1.OwnerReference{{Kind: "App", Name: "web", UID: "1", Controller: new(true)}}
+	former.OwnerReferences = []metav1.OwnerReference{{APIVersion: "pipeops.io/v1alpha1", Kind: "App", Name: "web", UID: "1", Controller: new(true)}}
 	again := web()
 	again.UID = "2"
 	assert.True(t, problem.Is(Foreign(again, "Service", &former), problem.Busy), "it goes by itself")
+	former.OwnerReferences[0].APIVersion = "kappctrl.k14s.io/v1alpha1"
+	assert.ErrorContains(t, Foreign(again, "Service", &former), "belongs to App web", "an App of another API")
 	assert.NotContains(t, foreignTo("Job", &metav1.ObjectMeta{}).Fix(), "--adopt", "a Job has run")
 }
 

@@ -32,12 +32,6 @@ func (c *Controller) remove(ctx context.Context, a *v1alpha1.App) (reconcile.Res
 		err = c.history.Forget(ctx, a)
 	}
 	switch {
-	case apierrors.IsForbidden(err):
-		// The agent's rights in the namespace are gone, as they are when the whole namespace is
-		// being deleted.
-		c.log.Warn().Str("namespace", a.Namespace).Str("app", a.Name).Err(err).
-			Msg("leaving the objects of a deleted App to Kubernetes' garbage collector")
-		return reconcile.Result{}, nil
 	case err != nil:
 		return c.holdUp(ctx, a, err)
 	case len(left.waits) > 0: // an event comes when the rest is gone

@@ -2,6 +2,7 @@ package input
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -11,10 +12,10 @@ import (
 // What a policy calls the fields by which pods choose their nodes and their priority.
 const (
 	nodeLabel     = "nodeSelector/"
-	tainted       = "toleration/"
+	tolerated     = "toleration/"
 	priorityClass = "priorityClass/"
-	node          = "node/"
-	every         = "*" // of a toleration without a key
+	nodeName      = "node/"
+	anyTaint      = "*" // of a toleration without a key
 )
 
 // placementOf returns how an App's pods choose their nodes and their priority.
@@ -33,57 +34,63 @@ func placementOf(s runnerapi.AppSpec) (all []runnerapi.NameIntent) {
 
 func toleration(field, key string) runnerapi.NameIntent {
 	if key == "" {
-		key = every
+		key = anyTaint
 	}
-	return runnerapi.NameIntent{Field: field, Name: tainted + key}
+	return runnerapi.NameIntent{Field: field, Name: tolerated + key}
 }
 
 // placement gathers the same of a field of any object.
 func (w *walk) placement(field, key string, v any) {
-	add := func(at, name string) {
-		w.in.Placement = append(w.in.Placement, runnerapi.NameIntent{Field: at, Name: name})
+	switch key {
+	case "priorityClassName":
+		w.place(field, priorityClass, v)
+	case "nodeName":
+		w.place(field, nodeName, v)
+	case "nodeSelector":
+		labels, _ := v.(map[string]any)
+		for _, label := range slices.Sorted(maps.Keys(labels)) {
+			w.place(field+"."+label, nodeLabel, label)
+		}
+	case "tolerations":
+		for at, item := range items(field, v) {
+			key, _ := item["key"].(string)
+			w.in.Placement = append(w.in.Placement, toleration(at, key))
+		}
+	case "nodeSelectorTerms": // of a node affinity
+		for at, term := range items(field, v) {
+			w.nodeTerm(at, term)
+		}
+	case "preference":
+		if term, ok := v.(map[string]any); ok {
+			w.nodeTerm(field, term)
+		}
 	}
-	switch v := v.(type) {
-	case string:
-		switch {
-		case v == "":
-		case key == "priorityClassName":
-			add(field, priorityClass+v)
-		case key == "nodeName":
-			add(field, node+v)
-		}
-	case map[string]any:
-		switch key {
-		case "nodeSelector":
-			for _, label := range slices.Sorted(maps.Keys(v)) {
-				add(field+"."+label, nodeLabel+label)
-			}
-		case "preference": // of a node affinity
-			w.nodeTerm(field, v)
-		}
-	case []any:
-		for n := range v {
-			item, _ := v[n].(map[string]any)
-			at := fmt.Sprintf("%s[%d]", field, n)
-			of, _ := item["key"].(string)
-			switch key {
-			case "tolerations":
-				w.in.Placement = append(w.in.Placement, toleration(at, of))
-			case "nodeSelectorTerms":
-				w.nodeTerm(at, item)
+}
+
+func (w *walk) place(field, kind string, name any) {
+	if name, ok := name.(string); ok && name != "" {
+		w.in.Placement = append(w.in.Placement, runnerapi.NameIntent{Field: field, Name: kind + name})
+	}
+}
+
+// items yields the objects of a list, with their fields.
+func items(field string, list any) iter.Seq2[string, map[string]any] {
+	return func(yield func(string, map[string]any) bool) {
+		all, _ := list.([]any)
+		for n := range all {
+			item, _ := all[n].(map[string]any)
+			if !yield(fmt.Sprintf("%s[%d]", field, n), item) {
+				return
 			}
 		}
 	}
 }
 
-// nodeTerm gathers the labels and fields of nodes that a term of a node affinity names.
+// nodeTerm gathers the labels and fields of nodes that a term names.
 func (w *walk) nodeTerm(field string, term map[string]any) {
 	for _, part := range []string{"matchExpressions", "matchFields"} {
-		list, _ := term[part].([]any)
-		for n := range list {
-			item, _ := list[n].(map[string]any)
-			key, _ := item["key"].(string)
-			w.in.Placement = append(w.in.Placement, runnerapi.NameIntent{Field: fmt.Sprintf("%s.%s[%d]", field, part, n), Name: nodeLabel + key})
+		for at, item := range items(field+"."+part, term[part]) {
+			w.place(at, nodeLabel, item["key"])
 		}
 	}
 }
