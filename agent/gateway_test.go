@@ -142,6 +142,14 @@ func TestGateway_ServesService(t *testing.T) {
 		awaitAnswer(t, c, other, http.StatusOK)
 		awaitAnswer(t, c, host, http.StatusNotFound)
 	})
+	t.Run("only some visitors", func(t *testing.T) {
+		const annotation = "nginx.ingress.kubernetes.io/whitelist-source-range"
+		for networks, status := range map[string]int{"203.0.113.0/24": http.StatusForbidden, "203.0.113.0/24,127.0.0.0/8": http.StatusOK} {
+			s.ingress.Annotations = map[string]string{annotation: networks}
+			require.NoError(t, kubetest.ControlPlane(t).Client.Update(t.Context(), s.ingress))
+			awaitAnswer(t, c, "other.example.org", status)
+		}
+	})
 	t.Run("the agent is away", func(t *testing.T) {
 		first.stop()
 		assert.Contains(t, awaitAnswer(t, c, "other.example.org", http.StatusServiceUnavailable), "not connected")

@@ -44,6 +44,17 @@ type Ingress struct {
 	Public      bool              `json:"public,omitempty" doc:"Serves the App at a host of its own below the domain of the control plane's gateway, over HTTPS. status.publicUrls lists it."`
 	Hosts       []IngressHost     `json:"hosts,omitempty" maxItems:"32" doc:"Hosts of yours; without public, at least one."`
 	Annotations map[string]string `json:"annotations,omitempty" maxProperties:"32" doc:"For the ingress controller, or for who makes the certificates."`
+	Visitors    *Visitors         `json:"visitors,omitempty" doc:"Whom the gateway lets in. With it, the gateway alone serves the App: its hosts have no Ingress, because an ingress controller would let in everyone."`
+}
+
+// Visitors is what visitors must meet, all of it.
+//
+// +kubebuilder:object:generate=true
+type Visitors struct {
+	AllowFrom         []string `json:"allowFrom,omitempty" maxItems:"64" maxLength:"43" doc:"Addresses, and networks in CIDR form, from which visitors are let in; from everywhere when absent."`
+	BasicAuthSecret   string   `json:"basicAuthSecret,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret whose key auth is a file as htpasswd writes it. Visitors sign in by HTTP basic authentication. The App gets the user's name as X-Forwarded-User, and no password."`
+	RequestsPerSecond int32    `json:"requestsPerSecond,omitempty" minimum:"1" maximum:"100000" doc:"Of each address, with bursts of five times as many; unlimited when absent."`
+	MaxBodyBytes      int64    `json:"maxBodyBytes,omitempty" minimum:"1" maximum:"1099511627776" doc:"Largest body of a request; unlimited when absent."`
 }
 
 // IngressHost is one host name, or a path of it.

@@ -68,6 +68,8 @@ type ObjectIntent struct {
 	// Public is the field by which an App asks for a host below the gateway's domain; empty if it
 	// does not.
 	Public string
+	// Protected reports that it is an App which does not let in every visitor.
+	Protected bool
 	// Annotations are the annotation keys of the object and of what it creates, such as pods.
 	Annotations []NameIntent
 	// Placement is how its pods choose their nodes and their priority, as nodeSelector/KEY,

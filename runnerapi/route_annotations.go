@@ -25,6 +25,10 @@ type RouteAnnotations struct {
 	Within   time.Duration // for the App to begin its answer, in whole seconds; zero is the default
 	Tunnel   bool          // no requests through the cluster's own load balancer
 	Warnings []string      // annotations that are ignored, each with its value and the fix
+	Visitors *Visitors     // whom to let in; nil for everyone
+	// Unmet is why the routes are not served: an annotation keeps visitors out in a way that the
+	// gateway does not have. Empty if there is none.
+	Unmet string
 }
 
 // ReadRouteAnnotations returns what annotations say about routes.
@@ -59,5 +63,6 @@ func ReadRouteAnnotations(annotations map[string]string) (r RouteAnnotations) {
 			}
 		}
 	}
+	r.Visitors, r.Unmet = readVisitors(annotations)
 	return r
 }

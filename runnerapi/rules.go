@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
 
 // Rule is a rule about a spec that struct tags cannot express: once in Go, for the API and the
@@ -126,7 +128,29 @@ var ingressRules = []Rule{
 			return s.Ingress == nil || distinct(s.Ingress.Hosts, func(h IngressHost) string { return h.Host + h.prefix() })
 		},
 	},
+	{
+		"ingress.visitors", "give allowFrom, basicAuthSecret, requestsPerSecond or maxBodyBytes",
+		noVisitors + `[has(self.ingress.visitors.allowFrom) && size(self.ingress.visitors.allowFrom) > 0, has(self.ingress.visitors.basicAuthSecret), ` +
+			`has(self.ingress.visitors.requestsPerSecond), has(self.ingress.visitors.maxBodyBytes)].exists(x, x)`,
+		func(s AppSpec) bool { return s.visitors() == nil || !s.visitors().empty() },
+	},
+	{
+		"ingress.visitors.allowFrom", "an entry is neither an IP address nor a network in CIDR form",
+		noVisitors + `!has(self.ingress.visitors.allowFrom) || self.ingress.visitors.allowFrom.all(a, isIP(a) || isCIDR(a))`,
+		func(s AppSpec) bool {
+			return s.visitors() == nil || every(s.visitors().AllowFrom, func(text string) bool { _, err := limit.ParseNetwork(text); return err == nil })
+		},
+	},
+	{
+		"ingress.visitors", "the gateway alone serves an App with visitors: leave out class and tlsSecret",
+		noVisitors + `!has(self.ingress.class) && (!has(self.ingress.hosts) || self.ingress.hosts.all(h, !has(h.tlsSecret)))`,
+		func(s AppSpec) bool {
+			return s.visitors() == nil || s.Ingress.Class == "" && every(s.Ingress.Hosts, func(h IngressHost) bool { return h.TLSSecret == "" })
+		},
+	},
 }
+
+const noVisitors = `!has(self.ingress) || !has(self.ingress.visitors) || `
 
 const (
 	hasSurge       = `has(self.update) && has(self.update.maxSurge)`
@@ -244,14 +268,16 @@ var (
 	labelValue = regexp.MustCompile(labelValuePattern)
 )
 
-// metaRule is about keys that may not be the agent's own.
-func metaRule(field, of, guard string, get func(AppSpec) map[string]string) Rule {
+// metaRule is about keys that may not be the agent's own, with exceptions.
+func metaRule(field, of, guard string, get func(AppSpec) map[string]string, except ...string) Rule {
 	return Rule{
 		field, "a key is not a Kubernetes " + of + " key, or one of the agent's own",
-		guard + `self.` + field + `.all(k, k.matches('` + metaKeyPattern + `') && !k.startsWith('` + ownKeyPrefix + `') && k != '` + managedByKey + `')`,
+		guard + `self.` + field + `.all(k, k.matches('` + metaKeyPattern + `') && (!k.startsWith('` + ownKeyPrefix + `') || k in ['` +
+			strings.Join(except, `', '`) + `']) && k != '` + managedByKey + `')`,
 		func(s AppSpec) bool {
 			for k := range get(s) {
-				if !metaKey.MatchString(k) || strings.HasPrefix(k, ownKeyPrefix) || k == managedByKey {
+				own := strings.HasPrefix(k, ownKeyPrefix) && !slices.Contains(except, k)
+				if !metaKey.MatchString(k) || own || k == managedByKey {
 					return false
 				}
 			}
@@ -302,7 +328,7 @@ var podRules = []Rule{
 			return nil
 		}
 		return s.Ingress.Annotations
-	}),
+	}, AnnotationAnswer, AnnotationMode),
 	{
 		"podLabels", "a value is not a Kubernetes label value",
 		`!has(self.podLabels) || self.podLabels.all(k, self.podLabels[k].matches('` + labelValuePattern + `'))`,

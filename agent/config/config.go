@@ -14,6 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
 
 // maxFile bounds the --config file, the token file and the CA file.
@@ -125,9 +126,9 @@ func assign(field any, value string) error {
 		*f = words(value)
 	case *[]netip.Prefix:
 		for _, word := range words(value) {
-			p, err := netip.ParsePrefix(word)
+			p, err := limit.ParseNetwork(word)
 			if err != nil {
-				return fmt.Errorf("%q is not a range of addresses (fix: write it as 127.0.0.0/8)", word)
+				return err
 			}
 			*f = append(*f, p)
 		}

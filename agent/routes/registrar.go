@@ -217,9 +217,13 @@ func backendsOf(routes []ingress.Route) []gateway.Route {
 		if r.Refused {
 			continue
 		}
-		backends = append(backends, gateway.Route{
+		backend := gateway.Route{
 			Host: r.Host, Path: r.Path, PathType: r.PathType, Addresses: r.Addresses, Endpoint: r.Endpoint, HTTP2: r.HTTP2, Created: r.Created, Within: r.Within,
-		})
+		}
+		if v := r.Visitors; v != nil {
+			backend.Visitors = gateway.Visitors(*v)
+		}
+		backends = append(backends, backend)
 	}
 	return backends
 }

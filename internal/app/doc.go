@@ -6,7 +6,8 @@
 // cluster follow (controller, workload, apply) and records what it observes (evidence, diagnose).
 // The sender of events reports to the control plane (events).
 //
-// These packages do not serve HTTP, know nothing of tunnels, and do not read Secrets.
+// These packages do not serve HTTP and know nothing of tunnels. Of Secrets they read files of users
+// (ingress), and of no other.
 package app
 
 //go:generate go tool -modfile=../tools/go.mod controller-gen object paths=./v1alpha1

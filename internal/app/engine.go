@@ -269,9 +269,12 @@ func onChange(notify func(client.Object)) cache.ResourceEventHandler {
 // Ready reports whether the Engine has seen the cluster and accepts commands.
 func (e *Engine) Ready() bool { return e.store.Ready() }
 
-// ContentChanged restarts the Apps that use an object and asked for restarts. It is called after
-// each write through the agent.
+// ContentChanged restarts the Apps that use an object and asked for restarts, and has routes follow
+// a Secret. It is called after each write through the agent.
 func (e *Engine) ContentChanged(ctx context.Context, kind runnerapi.RestartTrigger, key runnerapi.Key) error {
+	if kind == runnerapi.RestartOnSecrets {
+		e.SecretChanged(ctx, key)
+	}
 	return e.controller.ContentChanged(ctx, kind, key)
 }
 

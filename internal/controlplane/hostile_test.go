@@ -223,16 +223,6 @@ func TestListeners_ConnectionLimit(t *testing.T) {
 	}
 }
 
-func TestNetwork(t *testing.T) {
-	for text, want := range map[string]string{"10.1.2.3/8": "10.0.0.0/8", "192.0.2.7": "192.0.2.7/32", "2001:db8::1": "2001:db8::1/128"} {
-		got, err := Network("--shared-address", text)
-		require.NoError(t, err)
-		assert.Equal(t, netip.MustParsePrefix(want), got)
-	}
-	_, err := Network("--shared-address", "lb.example.com")
-	require.ErrorContains(t, err, "--shared-address")
-}
-
 // TestAPI_AmbiguousPaths writes the paths of agents' calls in every other way there is. None of
 // them is carried out without a certificate.
 func TestAPI_AmbiguousPaths(t *testing.T) {

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"cmp"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -56,18 +55,6 @@ func (l *Limits) validate(bad func(format string, args ...any)) {
 			bad("%s: %d is below 1; leave it out for the default", flag, value)
 		}
 	}
-}
-
-// Network parses a flag's value: a network, or a single address.
-func Network(flag, text string) (netip.Prefix, error) {
-	if network, err := netip.ParsePrefix(text); err == nil {
-		return network.Masked(), nil
-	}
-	address, err := netip.ParseAddr(text)
-	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%s: %q is neither a network nor an address; for example 10.0.0.0/8 or 192.0.2.7", flag, text)
-	}
-	return netip.PrefixFrom(address, address.BitLen()), nil
 }
 
 const (

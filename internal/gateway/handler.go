@@ -63,6 +63,7 @@ type Handler struct {
 	proxy    *httputil.ReverseProxy
 	requests *limit.Shares // in progress, by host
 	streams  *limit.Shares
+	checks   *limit.Shares // of passwords, by host
 	leaving  httpserver.Leaving
 }
 
@@ -72,6 +73,7 @@ func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
 	h := &Handler{
 		tracer: tracer, log: log.With().Str("part", "gateway").Logger(), known: make(chan struct{}),
 		requests: limit.NewFairShares(maxRequests, maxRequests), streams: limit.NewFairShares(maxStreams, maxStreams),
+		checks: limit.NewShares(checksTogether, checksEach),
 	}
 	h.http2 = transport()
 	h.http2.Protocols.SetUnencryptedHTTP2(true)
@@ -124,10 +126,13 @@ func (e notReadyError) refused() bool {
 // Set replaces the routes. Until its first call, requests wait: what is not known yet is not
 // missing. It must not be called concurrently.
 func (h *Handler) Set(routes []Route) {
-	t := newTable(routes)
-	if h.routes.Swap(&t) == nil {
-		close(h.known)
+	before := h.routes.Load()
+	if before == nil {
+		before = &table{}
+		defer close(h.known)
 	}
+	t := newTable(routes, *before)
+	h.routes.Store(&t)
 }
 
 // Known reports whether Set was called.
@@ -233,6 +238,13 @@ func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.NotReady, errors.New("the Service has no address"))
 		return
 	}
+	if status, word := h.admit(route.guard, r, route.Host); status != 0 {
+		h.answer(w, r, status, word, nil)
+		return
+	}
+	if route.Visitors.MaxBodyBytes > 0 && body != nil {
+		body = http.MaxBytesReader(w, body, route.Visitors.MaxBodyBytes)
+	}
 	first := rand.IntN(len(route.Addresses)) //nolint:gosec // spreading load needs no secrecy
 	others := slices.Concat(route.Addresses[first+1:], route.Addresses[:first])
 	to := target{route.Addresses[first], others, route.HTTP2 || gatewaywire.IsGRPC(r.Header), in, cmp.Or(route.Within, answerTimeout), at}
@@ -321,10 +333,13 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	var (
 		refused notReadyError
 		late    net.Error
+		large   *http.MaxBytesError
 	)
 	switch {
 	case r.Context().Err() != nil: // the visitor is gone
 		return
+	case errors.As(err, &large):
+		h.answer(w, r, http.StatusRequestEntityTooLarge, gatewaywire.TooLarge, nil)
 	case errors.Is(err, errBusy):
 		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Busy, err)
 	case errors.As(err, &refused):

@@ -22,8 +22,12 @@ type Route struct {
 	HTTP2 bool
 	// Within is how long a backend may take to begin its answer; zero is the default.
 	Within time.Duration
+	// Visitors are whom the route lets in.
+	Visitors Visitors
 	// Created is when the route came to be: of two that are equal, the older one counts.
 	Created time.Time
+
+	guard *guard // nil if everyone is let in
 }
 
 const exact = "Exact"
@@ -31,16 +35,28 @@ const exact = "Exact"
 // table finds routes.
 type table map[string][]Route // by host, the best match first
 
-func newTable(routes []Route) table {
+// newTable makes a table of routes. What the routes of the table before it have counted goes on.
+func newTable(routes []Route, before table) table {
 	t := table{}
 	for _, r := range routes {
 		host := strings.ToLower(r.Host)
+		r.guard = before.guardOf(host, r)
 		t[host] = append(t[host], r)
 	}
 	for _, of := range t {
 		slices.SortStableFunc(of, compare)
 	}
 	return t
+}
+
+// guardOf returns the guard of a route, which may be there already.
+func (t table) guardOf(host string, r Route) *guard {
+	for _, had := range t[host] {
+		if had.Path == r.Path && had.PathType == r.PathType && had.guard.sameAs(r.Visitors) {
+			return had.guard
+		}
+	}
+	return newGuard(r.Visitors)
 }
 
 // compare orders the routes of a host as an Ingress does: longer paths first, and of equal ones the

@@ -12,7 +12,7 @@ import (
 // the words below. The agent removes it from what backends answer.
 const HeaderFailed = "Pipeops-Failed"
 
-// Why an agent has no answer of a backend.
+// Why an agent answers in place of a backend.
 const (
 	Starting    = "starting"    // it is not known yet which routes there are
 	NoRoute     = "no-route"    // no route of the agent has this host and path
@@ -21,7 +21,16 @@ const (
 	Unreachable = "unreachable" // the backend closed the connection, or answered nonsense
 	TimedOut    = "timed-out"   // the backend did not answer in time
 	Busy        = "busy"        // the agent has too many requests
+
+	// Of what a route demands of its visitors:
+	Denied       = "denied"       // the visitor's address is not let in
+	Unauthorized = "unauthorized" // a user and a password are wanted
+	TooMany      = "too-many"     // the address sends too many requests, or wrong passwords
+	TooLarge     = "too-large"    // the request's body is too large
 )
+
+// HeaderUser tells a backend the name of the user who has signed in.
+const HeaderUser = "X-Forwarded-User"
 
 // StartPatience is how long either end holds a request whose agent, or whose routes, are expected
 // to be there in a moment: something restarts.
@@ -38,6 +47,7 @@ var ClientHeaders = map[string]bool{
 	"X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Forwarded-Server": true, "X-Forwarded-Ssl": true,
 	"X-Forwarded-Prefix": true, "X-Forwarded-Scheme": true, "Forwarded": true, "X-Client-Ip": true, "True-Client-Ip": true,
 	"Cf-Connecting-Ip": true, "X-Cluster-Client-Ip": true, "X-Original-Url": true, "X-Rewrite-Url": true, "Proxy": true,
+	HeaderUser: true, "X-Forwarded-Email": true, "X-Forwarded-Groups": true, "X-Forwarded-Preferred-Username": true, "Remote-User": true,
 	HeaderFailed: true, HeaderKeyWanted: true,
 }
 

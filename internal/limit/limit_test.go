@@ -151,6 +151,20 @@ func TestPeerOf(t *testing.T) {
 	assert.Equal(t, netip.Prefix{}, PeerOf(a.RemoteAddr()))
 }
 
+func TestParseNetwork(t *testing.T) {
+	for text, want := range map[string]string{
+		"10.1.2.3/8": "10.0.0.0/8", "192.0.2.7": "192.0.2.7/32", "2001:db8::1": "2001:db8::1/128", "2001:db8::1/32": "2001:db8::/32", "::/0": "::/0",
+	} {
+		got, err := ParseNetwork(text)
+		require.NoError(t, err)
+		assert.Equal(t, netip.MustParsePrefix(want), got)
+	}
+	for _, text := range []string{"lb.example.com", "", "10.0.0.0/33", "10.0.0/8", "::ffff:10.0.0.1", "::ffff:10.0.0.0/104", "fe80::1%eth0", "10.0.0.1:80"} {
+		_, err := ParseNetwork(text)
+		require.ErrorContains(t, err, "is neither a network nor an address", text)
+	}
+}
+
 func TestListener_DropsLongestWaiting(t *testing.T) {
 	l := open(t, Config{Handshakes: 2})
 	var ends []net.Conn

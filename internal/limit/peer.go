@@ -1,9 +1,12 @@
 package limit
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 // prefix6 is how many bits of an IPv6 address count: a peer with one address of a network has all
@@ -52,4 +55,16 @@ func Within(networks []netip.Prefix) func(netip.Prefix) bool {
 // within reports whether a peer is in one of the networks.
 func within(p netip.Prefix, networks []netip.Prefix) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(p.Addr()) })
+}
+
+// ParseNetwork reads a network in CIDR form, or a single address.
+func ParseNetwork(text string) (netip.Prefix, error) {
+	n, err := netip.ParsePrefix(text)
+	if address, single := netip.ParseAddr(text); single == nil && address.Zone() == "" {
+		n, err = netip.PrefixFrom(address, address.BitLen()), nil
+	}
+	if err != nil || n.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("%q is neither a network nor an address (fix: write it as 10.0.0.0/8 or 192.0.2.7)", printable.Clip(text))
+	}
+	return n.Masked(), nil
 }

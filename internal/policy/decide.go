@@ -232,6 +232,9 @@ func (r ruling) brought(o runnerapi.ObjectIntent) error {
 			return err
 		}
 	}
+	if err := r.visitors(o); err != nil {
+		return err
+	}
 	for _, h := range o.Hosts {
 		if err := r.host(h); err != nil {
 			return err

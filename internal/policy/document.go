@@ -63,6 +63,9 @@ type Rule struct {
 	// Public set to false allows nothing that is reached from outside. Set to true, it allows Apps
 	// their host below the gateway's domain though hosts does not name it. Absent, hosts decides.
 	Public *bool `json:"public,omitempty"`
+	// Visitors set to "required" allows what is reached from outside only for Apps whose
+	// ingress.visitors does not let in everyone.
+	Visitors string `json:"visitors,omitempty"`
 	// Annotations are patterns of the keys that objects may have, besides harmless ones.
 	Annotations []string `json:"annotations,omitempty"`
 	// Placement are patterns of how pods may choose their nodes and their priority, as
@@ -106,8 +109,8 @@ type Chart struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// auditRequired is the value of Audit that refuses commands without a record.
-const auditRequired = "required"
+// required is the only value of Audit, which refuses commands without a record, and of Visitors.
+const required = "required"
 
 // The sets of commands.
 const (

@@ -9,9 +9,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// harmless are annotations that need no rule: in a cluster only Helm, kubectl and the API server's
-// own checks act upon them.
+// harmless are annotations that need no rule: in a cluster only Helm, kubectl, the API server's own
+// checks and the agent's routes act upon them.
 var harmless = []string{
+	runnerapi.AnnotationAnswer, runnerapi.AnnotationMode,
 	"helm.sh/*", "meta.helm.sh/*", "checksum/*", "kubectl.kubernetes.io/*", "app.kubernetes.io/*",
 	"kubernetes.io/description", "kubernetes.io/change-cause",
 	"controller-gen.kubebuilder.io/version", "api-approved.kubernetes.io",
@@ -102,6 +103,25 @@ func (r ruling) host(h runnerapi.NameIntent) error {
 		return nil
 	}
 	return r.refuse(h.Field, "hosts", "allows the hosts %s, not %s", orNone(r.Hosts, "(none)"), spoken(h.Name))
+}
+
+// visitors checks that what is reached from outside does not let in everyone. An ingress controller
+// may ignore what an object says about that; the agent does not.
+func (r ruling) visitors(o runnerapi.ObjectIntent) error {
+	var at runnerapi.NameIntent
+	switch {
+	case r.Visitors == "" || o.Protected:
+		return nil
+	case o.Public != "":
+		at = runnerapi.NameIntent{Field: o.Public, Name: "the App's host below the gateway's domain"}
+	case len(o.Hosts) > 0:
+		at = runnerapi.NameIntent{Field: o.Hosts[0].Field, Name: spoken(o.Hosts[0].Name)}
+	case len(o.Outside) > 0:
+		at = o.Outside[0]
+	default:
+		return nil
+	}
+	return r.refuse(at.Field, "visitors", "lets nothing be reached from outside but Apps whose ingress.visitors has allowFrom (no wider than /8, or /16 of IPv6) or basicAuthSecret, so not %.253s", at.Name)
 }
 
 // outside checks a way by which something is reached from outside without a host.

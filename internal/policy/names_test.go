@@ -152,3 +152,33 @@ func TestPolicy_NamePatterns(t *testing.T) {
 		refusesField(t, text, field)
 	}
 }
+
+// A rule that demands visitors allows nothing that lets in everyone, whatever brings it.
+func TestPolicy_Visitors(t *testing.T) {
+	p := load(t, "rules: [{name: some, visitors: required}]")
+	app := func(in runnerapi.Ingress) runnerapi.Intent {
+		return runnerapi.Intent{Command: "put-app", Access: runnerapi.Writes, Runner: "ci", Namespace: "shop", App: &runnerapi.AppSpec{Image: "a", Ingress: &in}}
+	}
+	hosts := []runnerapi.IngressHost{{Host: "a.example.com"}}
+	office := &runnerapi.Visitors{AllowFrom: []string{"203.0.113.0/24"}}
+	require.NoError(t, p.Decide(app(runnerapi.Ingress{Hosts: hosts, Public: true, Visitors: office})))
+	require.NoError(t, load(t, "rules: [{name: some}]").Decide(app(runnerapi.Ingress{Public: true})))
+	for field, in := range map[string]runnerapi.Ingress{
+		"ingress.public":        {Public: true, Visitors: &runnerapi.Visitors{RequestsPerSecond: 1}},
+		"ingress.hosts[0].host": {Hosts: hosts, Visitors: &runnerapi.Visitors{AllowFrom: []string{"0.0.0.0/0"}}},
+	} {
+		e := refusal(t, p.Decide(app(in)))
+		assert.Equal(t, field, e.Field)
+		assert.Contains(t, e.Fix, "rules[0].visitors")
+	}
+	set := func(o runnerapi.ObjectIntent) runnerapi.Intent {
+		o.Kind = "Ingress.networking.k8s.io"
+		return runnerapi.Intent{Command: "apply-manifests", Access: runnerapi.Named, Runner: "ci", Namespace: "shop", Objects: []runnerapi.ObjectIntent{o}}
+	}
+	p = load(t, "rules: [{name: some, commands: [apply-manifests], kinds: ['*'], visitors: required}]")
+	require.NoError(t, p.Decide(set(runnerapi.ObjectIntent{})))
+	refusal(t, p.Decide(set(runnerapi.ObjectIntent{Hosts: []runnerapi.NameIntent{{Field: "spec.rules[0].host", Name: "a.example.com"}}})))
+	refusal(t, p.Decide(set(runnerapi.ObjectIntent{Outside: []runnerapi.NameIntent{{Field: "spec.type", Name: "NodePort"}}})))
+	_, err := policy.Parse([]byte("rules: [{name: a, visitors: yes please}]"))
+	assert.Equal(t, "rules[0].visitors", problemtest.Of(t, err, "no value").Field)
+}

@@ -163,9 +163,7 @@ const maxName = 63
 var ruleName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9 ._-]{0,61}[A-Za-z0-9])?$`)
 
 func (c *checking) document(d Document) {
-	if d.Audit != "" && d.Audit != auditRequired {
-		c.add("audit", "%.40q is not %q, which is all that it can be", d.Audit, auditRequired)
-	}
+	c.required("audit", d.Audit)
 	if d.Preset != "" {
 		if wrong := checkPreset(d.Preset); wrong != "" {
 			c.add("preset", "%s", wrong)
@@ -219,20 +217,28 @@ func (c *checking) rule(at string, r Rule) {
 	if r.Record && !slices.ContainsFunc(sessionCommands, func(c string) bool { return slices.Contains(r.Commands, c) }) {
 		c.add(at+".record", "is about %s, of which the rule's commands have to name one", strings.Join(sessionCommands, " and "))
 	}
+	c.required(at+".visitors", r.Visitors)
 	c.approval(at+".approval", r.Approval)
 	if r.ApproveUnseen && r.Approval == "" {
 		c.add(at+".approveUnseen", "is about commands that need an approval: set approval")
 	}
 	c.kubernetes(at, r)
 	if r.Deny && r.bounded() {
-		c.add(at+".deny", "a rule that denies takes no images, charts, hosts, public, annotations, placement, maxReplicas, maxResources, kinds, rights, lookups, record and approval: it has nothing to bound")
+		c.add(at+".deny", "a rule that denies takes no images, charts, hosts, public, visitors, annotations, placement, maxReplicas, maxResources, kinds, rights, lookups, record and approval: it has nothing to bound")
 	}
 }
 
 // bounded reports whether the rule bounds what a command brings.
 func (r Rule) bounded() bool {
-	return r.Images != nil || r.Charts != nil || r.Hosts != nil || r.Public != nil || r.Annotations != nil || r.Placement != nil || r.MaxReplicas != nil || r.MaxResources != nil ||
+	return r.Images != nil || r.Charts != nil || r.Hosts != nil || r.Public != nil || r.Visitors != "" || r.Annotations != nil || r.Placement != nil || r.MaxReplicas != nil || r.MaxResources != nil ||
 		r.Kinds != nil || r.Rights != nil || r.Lookups != nil || r.Record || r.Approval != ""
+}
+
+// required checks a field that is absent, or has this value.
+func (c *checking) required(field, value string) {
+	if value != "" && value != required {
+		c.add(field, "%.40q is not %q, which is all that it can be", value, required)
+	}
 }
 
 // patterns checks patterns: they have no slash, and an escape would hide what they stand for.

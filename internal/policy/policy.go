@@ -84,7 +84,7 @@ func (p *Policy) Changed() <-chan struct{} {
 func (p *Policy) AuditRequired() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.doc.Audit == auditRequired
+	return p.doc.Audit == required
 }
 
 // FetchHosts returns the hosts from which the agent may fetch now: none while the policy is unknown

@@ -8,7 +8,7 @@ import (
 
 // Summary returns lines with what the policy requires beside its rules.
 func (d Document) Summary() (lines []string) {
-	if d.Audit == auditRequired {
+	if d.Audit == required {
 		lines = append(lines, "audit: required: each command is recorded before it is carried out, or refused")
 	}
 	if d.FetchHosts != nil {

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"net/netip"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -11,6 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/build/step"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -62,9 +62,9 @@ func (g *guardFlags) read() (egress.Guard, error) {
 	hosts := egress.Hosts{Patterns: g.hosts}
 	guard := egress.Guard{Hosts: func() egress.Hosts { return hosts }}
 	for _, text := range g.addresses {
-		p, err := netip.ParsePrefix(text)
+		p, err := limit.ParseNetwork(text)
 		if err != nil {
-			return guard, fmt.Errorf("--fetch-addresses: %q is not a range of addresses (fix: write it as 127.0.0.0/8)", text)
+			return guard, fmt.Errorf("--fetch-addresses: %w", err)
 		}
 		guard.Allowed = append(guard.Allowed, p)
 	}

@@ -32,5 +32,5 @@ func TestBuildFetch_ReadsGuard(t *testing.T) {
 		}
 	}
 	_, err := (&guardFlags{addresses: []string{"localhost"}}).read()
-	require.ErrorContains(t, err, "--fetch-addresses: \"localhost\" is not a range of addresses (fix: ")
+	require.ErrorContains(t, err, "--fetch-addresses: \"localhost\" is neither a network nor an address (fix: ")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
 
 // Gateway describes the gateway: docs/reference/gateway.md.
@@ -70,8 +71,10 @@ func (g *Gateway) Apply(cfg *controlplane.Config) error {
 	}
 	errs := make([]error, 0, len(g.balancers))
 	for _, text := range g.balancers {
-		network, err := controlplane.Network("--gateway-proxy-protocol", text)
-		errs = append(errs, err)
+		network, err := limit.ParseNetwork(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--gateway-proxy-protocol: %w", err))
+		}
 		cfg.Gateway.ProxyProtocol = append(cfg.Gateway.ProxyProtocol, network)
 	}
 	if err := errors.Join(errs...); err != nil || g.caRoots == "" {

@@ -2,6 +2,7 @@ package flags
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/pflag"
 
@@ -39,8 +40,10 @@ func (l *Limits) Apply(cfg *controlplane.Config) error {
 	errs := make([]error, 0, len(l.shared))
 	cfg.Limits = controlplane.Limits{Connections: l.connections, PerAddress: l.perAddress, NewPerSecond: l.newPerSecond, Outbox: l.outbox}
 	for _, text := range l.shared {
-		network, err := controlplane.Network("--shared-address", text)
-		errs = append(errs, err)
+		network, err := limit.ParseNetwork(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--shared-address: %w", err))
+		}
 		cfg.Limits.SharedAddresses = append(cfg.Limits.SharedAddresses, network)
 	}
 	return errors.Join(errs...)

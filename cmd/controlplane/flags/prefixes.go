@@ -1,9 +1,10 @@
 package flags
 
 import (
-	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
 
 // prefixes is a flag for networks, with commas between. Each use adds to those before.
@@ -27,11 +28,11 @@ func (p *prefixes) Set(text string) error {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
 		}
-		n, err := netip.ParsePrefix(part)
+		n, err := limit.ParseNetwork(part)
 		if err != nil {
-			return fmt.Errorf("%q is not a network; for example 10.20.0.0/16", part)
+			return err
 		}
-		*p.list = append(*p.list, n.Masked())
+		*p.list = append(*p.list, n)
 	}
 	return nil
 }

@@ -64,6 +64,7 @@ func (t *Router) routesOfHTTPRoute(ctx context.Context, h *unstructured.Unstruct
 			to := t.httpBackend(ctx, h.GetNamespace(), m.to, grants)
 			route.Service, route.Port, route.Ready, route.Reason = m.to.text(h.GetNamespace()), m.to.port, to.reason == "", to.reason
 			route.Addresses, route.HTTP2 = to.addresses, to.http2
+			t.demand(ctx, &route, wants.Visitors, wants.Unmet)
 		}
 		for _, host := range hostnamesOf(h) {
 			route.Host = host

@@ -95,13 +95,20 @@ func (p *Public) of(a *v1alpha1.App) (r reached) {
 	if p == nil || a.Spec.Ingress == nil {
 		return r
 	}
-	if a.Spec.Ingress.Public {
+	alone := a.Spec.Ingress.Public || a.Spec.Ingress.Visitors != nil // no ingress controller serves it
+	if alone {
+		r.condition = p.unavailable()
+	}
+	if a.Spec.Ingress.Public && r.condition == nil {
 		r = p.given(a)
 	}
 	known := len(r.urls)
 	for _, h := range a.Spec.Ingress.Hosts {
 		host, ok := p.Hosts[h.Host]
-		if !ok {
+		switch {
+		case !ok && a.Spec.Ingress.Visitors != nil:
+			host.Reason = notKnownYet
+		case !ok:
 			continue
 		}
 		if host.Given && h.Host != p.host(a) {
@@ -124,23 +131,29 @@ func (p *Public) of(a *v1alpha1.App) (r reached) {
 	return r
 }
 
-// given returns how the gateway serves an App at its host below the domain.
-func (p *Public) given(a *v1alpha1.App) (r reached) {
+// notKnownYet is why a host is not served whose route the control plane is about to get.
+const notKnownYet = "wait until the control plane knows the host, a few seconds"
+
+// unavailable returns why the gateway serves no App of this agent; nil if it may.
+func (p *Public) unavailable() *runnerapi.Condition {
 	ready := runnerapi.ConditionIngressReady
 	switch {
 	case p.Off != "":
-		r.condition = ready.False(runnerapi.ReasonNotPublic, p.Off, p.Fix)
-		return r
+		return ready.False(runnerapi.ReasonNotPublic, p.Off, p.Fix)
 	case p.Domain == "":
-		r.condition = ready.False(runnerapi.ReasonNoGateway, "the App is to be public, and the control plane has no gateway",
-			"have the operator start the control plane with --gateway-domain, or remove ingress.public")
-		return r
+		return ready.False(runnerapi.ReasonNoGateway, "the gateway alone is to serve the App, and the control plane has none",
+			"have the operator start the control plane with --gateway-domain, or remove ingress.public and ingress.visitors")
 	}
+	return nil
+}
+
+// given returns how the gateway serves an App at its host below the domain.
+func (p *Public) given(a *v1alpha1.App) (r reached) {
 	name := p.host(a)
 	host, ok := p.Hosts[name]
 	switch {
 	case !ok:
-		r.condition = notServedAt(name, "wait until the control plane knows the host, a few seconds")
+		r.condition = notServedAt(name, notKnownYet)
 	case !host.Served:
 		r.condition = notServedAt(name, host.Reason)
 	default:

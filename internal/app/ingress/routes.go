@@ -46,6 +46,7 @@ type Route struct {
 	Addresses []string      // of the Service, host:port
 	HTTP2     bool          // the Service declares HTTP/2 without TLS
 	Within    time.Duration // for the App to begin its answer; zero is the default
+	Visitors  *Visitors     // nil for everyone
 	Warnings  []string      // annotations that are ignored
 	Created   time.Time
 }
@@ -58,6 +59,7 @@ type Router struct {
 	now   func() time.Time
 
 	secretTypes secretTypes
+	passwords   passwords
 	public      atomic.Pointer[Public] // nil while nothing is known of the gateway
 	leadsToPods atomic.Bool            // a route leads to a Service without its own address
 
@@ -157,6 +159,9 @@ func compareRoutes(a, b Route) int {
 
 func (t *Router) routesOf(ctx context.Context, a *v1alpha1.App, in *networkingv1.Ingress) (routes []Route) {
 	app, stopped := runnerapi.Key{Namespace: in.Namespace}, ""
+	if a != nil && a.Spec.Ingress != nil && a.Spec.Ingress.Visitors != nil {
+		return nil // its routes have no Ingress; this one is about to go
+	}
 	if a != nil {
 		app, stopped = a.Key(), notServed(a)
 	}
@@ -178,39 +183,60 @@ func (t *Router) routesOf(ctx context.Context, a *v1alpha1.App, in *networkingv1
 				continue // a port that the Service does not have
 			}
 			reason := cmp.Or(stopped, to.reason)
-			routes = append(routes, Route{
+			route := Route{
 				App: app, Host: strings.ToLower(rule.Host), Path: cmp.Or(p.Path, "/"),
 				PathType: string(ptr.Deref(p.PathType, networkingv1.PathTypeImplementationSpecific)),
 				TLS:      encrypted(in, rule.Host), Service: p.Backend.Service.Name, Port: to.port,
 				Ready: reason == "", Reason: reason, Endpoint: endpoint,
 				Addresses: to.addresses, HTTP2: to.http2, Created: in.CreationTimestamp.Time,
 				Within: wants.Within, Warnings: wants.Warnings,
-			})
+			}
+			t.demand(ctx, &route, wants.Visitors, wants.Unmet)
+			routes = append(routes, route)
 		}
 	}
 	return routes
 }
 
-// givenRoutes returns the routes of Apps to their hosts below the gateway's domain. No Ingress has
-// these hosts, so that no ingress controller takes them for its own.
+// givenRoutes returns the routes of Apps to their hosts below the gateway's domain, and those of
+// Apps with visitors to all of their hosts. No Ingress has these, so that no ingress controller
+// takes them for its own.
 func (t *Router) givenRoutes(ctx context.Context, apps []v1alpha1.App) (routes []Route) {
 	public := t.public.Load()
 	for i := range apps {
 		a := &apps[i]
-		host, port := public.host(a), workload.FirstTCPPort(a)
-		if host == "" || port == 0 || !a.DeletionTimestamp.IsZero() || !t.store.Scope.Covers(a.Namespace) {
+		if !a.DeletionTimestamp.IsZero() || !t.store.Scope.Covers(a.Namespace) {
 			continue
 		}
-		to := t.backend(ctx, a.Namespace, &networkingv1.IngressServiceBackend{Name: a.Name, Port: networkingv1.ServiceBackendPort{Number: port}})
-		reason := cmp.Or(notServed(a), to.reason)
-		wants := runnerapi.ReadRouteAnnotations(a.Spec.Ingress.Annotations) // it has a host, so it has an ingress
-		routes = append(routes, Route{
-			App: a.Key(), Host: host, Path: "/", PathType: string(networkingv1.PathTypePrefix), Service: a.Name, Port: port,
-			Ready: reason == "", Reason: reason, Addresses: to.addresses, HTTP2: to.http2, Created: a.CreationTimestamp.Time,
-			Within: wants.Within, Warnings: wants.Warnings,
-		})
+		if host := public.host(a); host != "" {
+			routes = t.givenRoute(ctx, routes, a, runnerapi.IngressHost{Host: host})
+		}
+		if in := a.Spec.Ingress; in != nil && in.Visitors != nil {
+			for _, h := range in.Hosts {
+				routes = t.givenRoute(ctx, routes, a, h)
+			}
+		}
 	}
 	return routes
+}
+
+// givenRoute adds the route of an App, which has an ingress, to a host.
+func (t *Router) givenRoute(ctx context.Context, routes []Route, a *v1alpha1.App, h runnerapi.IngressHost) []Route {
+	port := cmp.Or(h.Port, workload.FirstTCPPort(a))
+	if port == 0 {
+		return routes
+	}
+	to := t.backend(ctx, a.Namespace, &networkingv1.IngressServiceBackend{Name: a.Name, Port: networkingv1.ServiceBackendPort{Number: port}})
+	reason := cmp.Or(notServed(a), to.reason)
+	wants := runnerapi.ReadRouteAnnotations(a.Spec.Ingress.Annotations)
+	route := Route{
+		App: a.Key(), Host: h.Host, Path: workload.PathOf(h), PathType: string(networkingv1.PathTypePrefix), Service: a.Name, Port: port,
+		Ready: reason == "", Reason: reason, Addresses: to.addresses, HTTP2: to.http2, Created: a.CreationTimestamp.Time,
+		Within: wants.Within, Warnings: wants.Warnings,
+	}
+	v, unmet := demandsOf(a)
+	t.demand(ctx, &route, v, unmet)
+	return append(routes, route)
 }
 
 func encrypted(in *networkingv1.Ingress, host string) bool {

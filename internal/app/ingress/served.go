@@ -34,14 +34,14 @@ func (t *Router) Served(ctx context.Context, a *v1alpha1.App, s *v1alpha1.Status
 	if a.Spec.Ingress == nil {
 		return 0, nil
 	}
-	if a.Spec.Ingress.Public && t.public.Load() == nil {
+	if (a.Spec.Ingress.Public || a.Spec.Ingress.Visitors != nil) && t.public.Load() == nil {
 		t.keepPublic(a, s)
 		return 0, nil // SetPublic brings the App here again
 	}
-	if len(a.Spec.Ingress.Hosts) == 0 {
-		public := t.public.Load().of(a)
+	if len(a.Spec.Ingress.Hosts) == 0 || a.Spec.Ingress.Visitors != nil {
+		public, again := t.reached(ctx, a)
 		s.Conditions, s.PublicURLs = append(s.Conditions, *public.condition), public.urls
-		return 0, nil
+		return again, nil
 	}
 	in := &networkingv1.Ingress{}
 	if err := t.store.Cached.Get(ctx, client.ObjectKeyFromObject(a), in); apierrors.IsNotFound(err) || err == nil && !workload.Owns(a, in) {
@@ -68,7 +68,8 @@ func (t *Router) Served(ctx context.Context, a *v1alpha1.App, s *v1alpha1.Status
 		ev.Classes = t.ingressClasses(ctx)
 	}
 	condition, again := diagnose.Served(ev)
-	public := t.public.Load().of(a)
+	recheck = diagnose.Sooner(recheck, again)
+	public, again := t.reached(ctx, a)
 	if better(public.condition, condition, a) {
 		condition = public.condition
 	}
@@ -77,6 +78,16 @@ func (t *Router) Served(ctx context.Context, a *v1alpha1.App, s *v1alpha1.Status
 		s.PublicURLs = append(s.PublicURLs, workload.PublicURLs(a, diagnose.UnservedHosts(ev))...)
 	}
 	return diagnose.Sooner(recheck, again), nil
+}
+
+// reached returns how the gateway serves an App, and when to look again.
+func (t *Router) reached(ctx context.Context, a *v1alpha1.App) (reached, time.Duration) {
+	public := t.public.Load().of(a)
+	unmet, again := t.unmet(ctx, a)
+	if unmet != "" && public.condition != nil && public.condition.Reason != runnerapi.ReasonNotPublic && public.condition.Reason != runnerapi.ReasonNoGateway {
+		public = reached{condition: notServedAt("the App", unmet)}
+	}
+	return public, again
 }
 
 // better reports whether the gateway's condition says more than the ingress controller's.

@@ -63,10 +63,11 @@ func headless(a *v1alpha1.App) *corev1.Service {
 	return s
 }
 
-// ingress returns the Ingress of an App with hosts, or nil.
+// ingress returns the Ingress of an App with hosts, or nil. With visitors there is none: an ingress
+// controller would let in everyone.
 func ingress(a *v1alpha1.App) *networkingv1.Ingress {
 	spec := a.Spec.Ingress
-	if spec == nil || len(spec.Hosts) == 0 {
+	if spec == nil || len(spec.Hosts) == 0 || spec.Visitors != nil {
 		return nil
 	}
 	out := &networkingv1.Ingress{

@@ -33,7 +33,7 @@ func (g *Gateway) Check(ctx context.Context, host, path string) error {
 	v := newVisit(r)
 	g.checked(v, r)
 	switch v.failed {
-	case "":
+	case "", denied.word, unauthorized.word, tooMany.word: // what the App demands of its visitors
 		return nil
 	case gatewaywire.NotReady:
 		return errors.New("no pod of the App accepts connections at its port; let the App listen there, at all addresses")
@@ -48,7 +48,7 @@ func (g *Gateway) Check(ctx context.Context, host, path string) error {
 // failuresByWord are those that are not App's.
 var failuresByWord = map[string]failure{
 	starting.word: starting, unknownHost.word: unknownHost, noRoute.word: noRoute, offline.word: offline, busy.word: busy,
-	tooMany.word: tooMany, notReached.word: notReached,
+	notReached.word: notReached,
 }
 
 // checked serves the request of a check.

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"html/template"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -54,8 +55,14 @@ var (
 		"It is starting, or has stopped.", "try again in a moment", 10 * time.Second}
 	busy = failure{http.StatusServiceUnavailable, gatewaywire.Busy, "Too many requests",
 		"There are too many requests for this application at present.", "try again in a moment", 5 * time.Second}
-	tooMany = failure{http.StatusTooManyRequests, "too-many", "Too many requests",
+	tooMany = failure{http.StatusTooManyRequests, gatewaywire.TooMany, "Too many requests",
 		"There are too many requests from your address at present.", "try again in a moment", 5 * time.Second}
+	denied = failure{http.StatusForbidden, gatewaywire.Denied, "You are not let in",
+		"The application does not let in your address.", "ask the application's owner to add your address to ingress.visitors.allowFrom", 0}
+	unauthorized = failure{http.StatusUnauthorized, gatewaywire.Unauthorized, "Sign in",
+		"The application wants a user's name and password.", "send both by HTTP basic authentication", 0}
+	tooLarge = failure{http.StatusRequestEntityTooLarge, gatewaywire.TooLarge, "The request is too large",
+		"The application does not take a body of this size.", "send less at a time", 0}
 	slowBody = failure{http.StatusRequestTimeout, "slow-body", "The request did not arrive",
 		"The rest of the request's body did not arrive in time.", "try again; check your connection", 0}
 	timedOut = failure{http.StatusGatewayTimeout, gatewaywire.TimedOut, "The application does not answer",
@@ -72,6 +79,7 @@ var (
 var agentFailures = map[string]failure{
 	gatewaywire.Starting: starting, gatewaywire.NoRoute: noRoute, gatewaywire.Ambiguous: ambiguous, gatewaywire.NotReady: notReady, gatewaywire.Unreachable: badGateway,
 	gatewaywire.TimedOut: timedOut, gatewaywire.Busy: busy,
+	gatewaywire.Denied: denied, gatewaywire.Unauthorized: unauthorized, gatewaywire.TooMany: tooMany, gatewaywire.TooLarge: tooLarge,
 }
 
 //go:embed page.html
@@ -95,8 +103,10 @@ func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, f failure) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	switch {
-	case (f.status == http.StatusRequestTimeout || f.status == http.StatusBadRequest) && r.ProtoMajor == 1:
+	case slices.Contains(unread, f.status) && r.ProtoMajor == 1:
 		h.Set("Connection", "close")
+	case f.status == http.StatusUnauthorized: // RFC 7617, section 2
+		h.Set("WWW-Authenticate", `Basic realm="`+quotable(normal(r.Host))+`", charset="UTF-8"`)
 	case f.status == http.StatusMethodNotAllowed: // RFC 9110, section 15.5.6
 		h.Set("Allow", allowed)
 	case f == lastHop:
@@ -124,6 +134,9 @@ func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, f failure) {
 	}
 }
 
+// unread are the statuses of failures that may leave a part of the request behind.
+var unread = []int{http.StatusRequestTimeout, http.StatusBadRequest, http.StatusRequestEntityTooLarge}
+
 // allowed are the methods of a resource of which the gateway knows nothing.
 const allowed = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
 
@@ -141,13 +154,15 @@ func failGRPC(w http.ResponseWriter, f failure) {
 // https://github.com/grpc/grpc/blob/master/doc/http-grpc-status-mapping.md
 var grpcCodes = map[int]grpc.Code{
 	http.StatusBadRequest: grpc.Internal, http.StatusNotFound: grpc.Unimplemented, http.StatusMethodNotAllowed: grpc.Unknown,
-	http.StatusRequestTimeout: grpc.Unknown,
+	http.StatusRequestTimeout: grpc.Unknown, http.StatusUnauthorized: grpc.Unauthenticated, http.StatusForbidden: grpc.PermissionDenied,
+	http.StatusRequestEntityTooLarge: grpc.Unknown,
 }
 
 var codes = map[int]problem.Code{
 	http.StatusMethodNotAllowed: problem.NotAllowed, http.StatusNotFound: problem.NotFound, http.StatusServiceUnavailable: problem.Unavailable,
 	http.StatusTooManyRequests: problem.TooManyRequests, http.StatusGatewayTimeout: problem.Timeout,
 	http.StatusBadGateway: problem.Unavailable, http.StatusRequestTimeout: problem.RequestTimeout, http.StatusBadRequest: problem.BadRequest,
+	http.StatusUnauthorized: problem.Unauthorized, http.StatusForbidden: problem.Forbidden, http.StatusRequestEntityTooLarge: problem.TooLarge,
 }
 
 // wantsPage reports whether a client asks for HTML, as browsers do.

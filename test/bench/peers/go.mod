@@ -55,6 +55,7 @@ require (
 	aead.dev/minisign v0.3.0 // indirect
 	al.essio.dev/pkg/shellescape v1.6.0 // indirect
 	github.com/Azure/go-ntlmssp v0.1.0 // indirect
+	github.com/GehirnInc/crypt v0.0.0-20230320061759-8cc1b52080c5 // indirect
 	github.com/andrew-d/go-termutil v0.0.0-20150726205930-009166a695a2 // indirect
 	github.com/armon/go-socks5 v0.0.0-20160902184237-e75332964ef5 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
@@ -136,6 +137,7 @@ require (
 	github.com/stretchr/testify v1.12.1 // indirect
 	github.com/templexxx/cpu v0.1.1 // indirect
 	github.com/templexxx/xorsimd v0.4.3 // indirect
+	github.com/tg123/go-htpasswd v1.2.5 // indirect
 	github.com/tjfoc/gmsm v1.4.1 // indirect
 	github.com/tomasen/realip v0.0.0-20180522021738-f0c99a92ddce // indirect
 	github.com/vishvananda/netlink v1.3.0 // indirect

@@ -1,6 +1,7 @@
 package apps
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,6 +35,8 @@ type SpecFlags struct {
 	hosts      []string
 	tlsSecret  string
 	public     bool
+	allowFrom  []string
+	basicAuth  string
 	asRoot     bool
 	restartOn  []string
 	sizing     string
@@ -52,6 +55,8 @@ func (f *SpecFlags) add(cmd *cobra.Command) {
 	fl.BoolVar(&f.public, "public", false, "serve the first port on the web, at a host below the domain of the control plane's gateway")
 	fl.BoolVar(&f.asRoot, "run-as-root", false, "let the image run as root, with the capabilities that most such images expect (security.allowRoot and addCapabilities)")
 	fl.StringArrayVar(&f.hosts, "host", nil, "host name of yours at which the gateway or the cluster's ingress serves the first port, as HOST[/PATH]; may be repeated")
+	fl.StringArrayVar(&f.allowFrom, "allow-from", nil, "let in visitors from this address or network alone, as 203.0.113.0/24; may be repeated")
+	fl.StringVar(&f.basicAuth, "basic-auth-secret", "", "let in visitors with a user and password alone; the Secret's key auth has a file that htpasswd wrote")
 	fl.StringVar(&f.tlsSecret, "tls-secret", "", "TLS secret with the certificate of each --host")
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions( // fails for an unknown flag only
 		workloads, cobra.ShellCompDirectiveNoFileComp))
@@ -207,7 +212,11 @@ func (f *SpecFlags) applyHosts(spec *runnerapi.AppSpec) error {
 	if len(f.hosts) == 0 && f.tlsSecret != "" {
 		return errors.New("--tls-secret: of which host? Give --host")
 	}
-	if len(f.hosts) == 0 && !f.public {
+	guarded := len(f.allowFrom) > 0 || f.basicAuth != ""
+	if guarded && spec.Ingress == nil && len(f.hosts) == 0 && !f.public {
+		return errors.New("--allow-from and --basic-auth-secret: of what? Give --public or --host")
+	}
+	if len(f.hosts) == 0 && !f.public && !guarded {
 		return nil
 	}
 	ingress := runnerapi.Ingress{}
@@ -223,8 +232,24 @@ func (f *SpecFlags) applyHosts(spec *runnerapi.AppSpec) error {
 		host.TLSSecret = f.tlsSecret
 		ingress.Hosts = append(ingress.Hosts, host)
 	}
+	if guarded {
+		ingress.Visitors = f.visitors(ingress.Visitors)
+	}
 	spec.Ingress = &ingress
 	return nil
+}
+
+// visitors returns those of a file with what the flags say.
+func (f *SpecFlags) visitors(of *runnerapi.Visitors) *runnerapi.Visitors {
+	out := runnerapi.Visitors{}
+	if of != nil {
+		out = *of
+	}
+	if len(f.allowFrom) > 0 {
+		out.AllowFrom = f.allowFrom
+	}
+	out.BasicAuthSecret = cmp.Or(f.basicAuth, out.BasicAuthSecret)
+	return &out
 }
 
 func (f *SpecFlags) applySchedule(spec *runnerapi.AppSpec) {

@@ -1,0 +1,118 @@
+package gateway
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
+	"github.com/pipeops/pipeops-vm-agent/internal/htpasswd"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+)
+
+// Visitors are what a route demands of its visitors; the zero value lets everyone in.
+type Visitors struct {
+	AllowFrom    []netip.Prefix // none is everywhere
+	Users        *htpasswd.File // nil if no one has to sign in
+	PerSecond    int            // requests of one address; zero is without limit
+	MaxBodyBytes int64          // zero is without limit
+}
+
+const (
+	// burst is how many seconds' worth of requests an address may send at once, as in ingress-nginx.
+	burst = 5
+	// wrongPasswords is how many an address may send at once, and wrongEvery when it may send one
+	// more.
+	wrongPasswords = 10
+	wrongEvery     = 6 * time.Second
+	// checksTogether bounds how many passwords are checked at a time, and checksEach of one host:
+	// a check takes the processor for up to a quarter of a second.
+	checksTogether, checksEach = 2, 1
+)
+
+// guard keeps the visitors of a route to what it demands.
+type guard struct {
+	Visitors
+	requests *limit.Failures[netip.Prefix] // nil if they are not limited
+	wrong    *limit.Failures[netip.Prefix]
+	signedIn *signedIn
+}
+
+func newGuard(v Visitors) *guard {
+	if len(v.AllowFrom) == 0 && v.Users == nil && v.PerSecond == 0 && v.MaxBodyBytes == 0 {
+		return nil
+	}
+	g := &guard{
+		Visitors: v, wrong: limit.NewFailures[netip.Prefix](wrongPasswords, wrongEvery), signedIn: newSignedIn(),
+	}
+	if v.PerSecond > 0 {
+		g.requests = limit.NewFailures[netip.Prefix](burst*v.PerSecond, time.Second/time.Duration(v.PerSecond))
+	}
+	return g
+}
+
+// sameAs reports whether a guard is for the same visitors, so that what it has counted holds.
+func (g *guard) sameAs(v Visitors) bool {
+	return g != nil && slices.Equal(g.AllowFrom, v.AllowFrom) && g.Users == v.Users && g.PerSecond == v.PerSecond && g.MaxBodyBytes == v.MaxBodyBytes
+}
+
+// admit returns the status and the word for a request that is refused, or zero. It puts the name of
+// a user who has signed in into the request's header, for the backend.
+func (h *Handler) admit(g *guard, r *http.Request, host string) (status int, word string) {
+	if g == nil {
+		return 0, ""
+	}
+	now, address := time.Now(), clientOf(r)
+	peer := limit.PeerOfText(netip.AddrPortFrom(address, 0).String())
+	switch {
+	case len(g.AllowFrom) > 0 && !slices.ContainsFunc(g.AllowFrom, func(n netip.Prefix) bool { return n.Contains(address) }):
+		return http.StatusForbidden, gatewaywire.Denied
+	case g.requests != nil && g.requests.Wait(peer, now) > 0:
+		return http.StatusTooManyRequests, gatewaywire.TooMany
+	case g.MaxBodyBytes > 0 && r.ContentLength > g.MaxBodyBytes:
+		return http.StatusRequestEntityTooLarge, gatewaywire.TooLarge
+	}
+	if g.requests != nil {
+		g.requests.Failed(peer, now)
+	}
+	if g.Users == nil {
+		return 0, ""
+	}
+	user, password, given := r.BasicAuth()
+	switch {
+	case !given:
+		return http.StatusUnauthorized, gatewaywire.Unauthorized
+	case g.signedIn.has(user, password, now):
+	case g.wrong.Wait(peer, now) > 0:
+		return http.StatusTooManyRequests, gatewaywire.TooMany
+	case !h.matches(r, g, user, password, host):
+		g.wrong.Failed(peer, now)
+		return http.StatusUnauthorized, gatewaywire.Unauthorized
+	default:
+		g.signedIn.add(user, password, now)
+	}
+	r.Header.Del("Authorization")
+	r.Header.Set(gatewaywire.HeaderUser, user)
+	return 0, ""
+}
+
+// matches checks a password once the processor has time for it.
+func (h *Handler) matches(r *http.Request, g *guard, user, password, host string) bool {
+	leave, ok := h.checks.Wait(r.Context(), host)
+	if !ok {
+		return false
+	}
+	defer leave()
+	return g.Users.Match(user, password)
+}
+
+// clientOf returns the visitor's address, which the control plane's gateway has set.
+func clientOf(r *http.Request) netip.Addr {
+	address, err := netip.ParseAddr(strings.TrimSpace(r.Header.Get("X-Real-Ip")))
+	if err != nil {
+		return netip.Addr{}
+	}
+	return address.Unmap().WithZone("")
+}
