@@ -21,7 +21,8 @@ type Visitors struct {
 }
 
 const (
-	// burst is how many seconds' worth of requests an address may send at once, as in ingress-nginx.
+	// burst is how many seconds' worth of requests an address may send at once, as in
+	// ingress-nginx.
 	burst = 5
 	// wrongPasswords is how many an address may send at once, and wrongEvery when it may send one
 	// more.
