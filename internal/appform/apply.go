@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -130,7 +131,7 @@ func (f Form) applyPorts(spec *runnerapi.AppSpec, was Form, wrong Errors) {
 }
 
 func (f Form) applyIngress(spec *runnerapi.AppSpec, was Form) {
-	if f.Public == was.Public && f.Hosts == was.Hosts {
+	if f.Public == was.Public && f.Hosts == was.Hosts && f.AllowFrom == was.AllowFrom && f.BasicAuth == was.BasicAuth {
 		return
 	}
 	ingress := runnerapi.Ingress{}
@@ -149,10 +150,26 @@ func (f Form) applyIngress(spec *runnerapi.AppSpec, was Form) {
 			ingress.Hosts = append(ingress.Hosts, h)
 		}
 	}
+	if f.AllowFrom != was.AllowFrom || f.BasicAuth != was.BasicAuth {
+		ingress.Visitors = f.visitors(ingress.Visitors)
+	}
 	spec.Ingress = &ingress
-	if !ingress.Public && len(ingress.Hosts) == 0 {
+	if !ingress.Public && len(ingress.Hosts) == 0 && ingress.Visitors == nil {
 		spec.Ingress = nil
 	}
+}
+
+// visitors returns those of the form with what it does not show; nil for everyone.
+func (f Form) visitors(had *runnerapi.Visitors) *runnerapi.Visitors {
+	v := runnerapi.Visitors{}
+	if had != nil {
+		v = *had
+	}
+	v.AllowFrom, v.BasicAuthSecret = append([]string(nil), Words(f.AllowFrom)...), f.BasicAuth
+	if reflect.ValueOf(v).IsZero() {
+		return nil
+	}
+	return &v
 }
 
 func (f Form) applyEnv(spec *runnerapi.AppSpec, wrong Errors) {
@@ -205,7 +222,8 @@ func Words(text string) []string {
 // fieldOf are the form's fields by the beginning of a path in the spec, the longest first.
 var fieldOf = []struct{ path, field string }{
 	{"resources.requests.cpu", CPU}, {"resources.limits.cpu", CPULimit}, {"resources.requests.memory", Memory}, {"resources.limits.memory", MemoryLimit},
-	{"probes.readiness.http.port", ProbePort}, {"probes.readiness", ProbePath}, {"ingress.hosts", Hosts}, {"ingress", Public},
+	{"probes.readiness.http.port", ProbePort}, {"probes.readiness", ProbePath}, {"ingress.hosts", Hosts},
+	{"ingress.visitors.allowFrom", AllowFrom}, {"ingress.visitors", BasicAuth}, {"ingress", Public},
 	{"imagePullSecrets", PullSecrets}, {"image", Image}, {"type", Type}, {"schedule", Schedule}, {"replicas", Replicas}, {"ports", Ports},
 	{"command", Command}, {"args", Args}, {"security", AllowRoot},
 }

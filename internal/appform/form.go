@@ -17,6 +17,8 @@ const (
 	Ports       = "ports"
 	Public      = "public"
 	Hosts       = "hosts"
+	AllowFrom   = "allowFrom"
+	BasicAuth   = "basicAuth"
 	EnvName     = "env.name"
 	EnvFrom     = "env.from"
 	EnvValue    = "env.value"
@@ -37,7 +39,8 @@ const (
 // was, so a form loses nothing that it does not show.
 type Form struct {
 	Image, Type, Schedule, Replicas    string
-	Ports, Hosts                       string // several are separated by spaces
+	Ports, Hosts, AllowFrom            string // several are separated by spaces
+	BasicAuth                          string // a Secret
 	Public, AllowRoot                  bool
 	Env                                []Variable
 	Size                               string // the name of a Preset, or Custom
@@ -63,7 +66,7 @@ func Decode(v url.Values) Form {
 	text := func(name string) string { return strings.TrimSpace(v.Get(name)) }
 	f := Form{
 		Image: text(Image), Type: text(Type), Schedule: text(Schedule), Replicas: text(Replicas),
-		Ports: text(Ports), Hosts: text(Hosts), Public: v.Get(Public) == "true", AllowRoot: v.Get(AllowRoot) == "true",
+		Ports: text(Ports), Hosts: text(Hosts), AllowFrom: text(AllowFrom), BasicAuth: text(BasicAuth), Public: v.Get(Public) == "true", AllowRoot: v.Get(AllowRoot) == "true",
 		Size: text(Size), CPU: text(CPU), CPULimit: text(CPULimit), Memory: text(Memory), MemoryLimit: text(MemoryLimit),
 		ProbePath: text(ProbePath), ProbePort: text(ProbePort),
 		Command: lines(v.Get(Command)), Args: lines(v.Get(Args)), PullSecrets: text(PullSecrets),
@@ -107,6 +110,9 @@ func Of(s runnerapi.AppSpec) Form {
 	}
 	if s.Ingress != nil {
 		f.Public = s.Ingress.Public
+		if v := s.Ingress.Visitors; v != nil {
+			f.AllowFrom, f.BasicAuth = strings.Join(v.AllowFrom, " "), v.BasicAuthSecret
+		}
 		for _, h := range s.Ingress.Hosts {
 			hosts = append(hosts, h.Host+h.Path)
 		}

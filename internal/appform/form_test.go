@@ -28,7 +28,7 @@ func TestForm_KeepsAllSpecs(t *testing.T) {
 func sent(f appform.Form) url.Values {
 	v := url.Values{
 		appform.Image: {f.Image}, appform.Type: {f.Type}, appform.Schedule: {f.Schedule}, appform.Replicas: {f.Replicas},
-		appform.Ports: {f.Ports}, appform.Hosts: {f.Hosts}, appform.Size: {f.Size},
+		appform.Ports: {f.Ports}, appform.Hosts: {f.Hosts}, appform.AllowFrom: {f.AllowFrom}, appform.BasicAuth: {f.BasicAuth}, appform.Size: {f.Size},
 		appform.CPU: {f.CPU}, appform.CPULimit: {f.CPULimit}, appform.Memory: {f.Memory}, appform.MemoryLimit: {f.MemoryLimit},
 		appform.ProbePath: {f.ProbePath}, appform.ProbePort: {f.ProbePort}, appform.Command: {f.Command}, appform.Args: {f.Args}, appform.PullSecrets: {f.PullSecrets},
 	}
@@ -63,6 +63,18 @@ func TestForm_FillsASpecIn(t *testing.T) {
 	}, spec)
 	assert.Contains(t, spec.Security.AddCapabilities, "SETUID")
 	f = appform.Of(spec)
+	spec.Ingress.Visitors = &runnerapi.Visitors{RequestsPerSecond: 5}
+	f.AllowFrom, f.BasicAuth = "203.0.113.0/24, 192.0.2.1", "users"
+	guarded, wrong := f.Apply(spec)
+	require.Empty(t, wrong)
+	assert.Equal(t, &runnerapi.Visitors{AllowFrom: []string{"203.0.113.0/24", "192.0.2.1"}, BasicAuthSecret: "users", RequestsPerSecond: 5}, guarded.Ingress.Visitors)
+	guarded.Ingress.Visitors.RequestsPerSecond = 0
+	f = appform.Of(guarded)
+	f.AllowFrom, f.BasicAuth = "", ""
+	spec, wrong = f.Apply(guarded)
+	require.Empty(t, wrong)
+	assert.Nil(t, spec.Ingress.Visitors)
+	f = appform.Of(spec)
 	f.AllowRoot, f.Public, f.Hosts, f.Size, f.ProbePath, f.Ports = false, false, "", "", "", ""
 	spec, wrong = f.Apply(spec)
 	require.Empty(t, wrong)
@@ -88,7 +100,7 @@ func TestForm_NamesAllWrongFields(t *testing.T) {
 func TestFieldOf(t *testing.T) {
 	for path, field := range map[string]string{
 		"image": appform.Image, "imagePullSecrets[0]": appform.PullSecrets, "ports[0].port": appform.Ports, "env[3].secret.name": "env.3",
-		"ingress": appform.Public, "ingress.hosts[0].host": appform.Hosts, "resources.limits.memory": appform.MemoryLimit,
+		"ingress": appform.Public, "ingress.hosts[0].host": appform.Hosts, "ingress.visitors.allowFrom": appform.AllowFrom, "ingress.visitors.basicAuthSecret": appform.BasicAuth, "resources.limits.memory": appform.MemoryLimit,
 		"body.spec.replicas": appform.Replicas, "initContainers[0].env[0]": "", "volumes": "",
 	} {
 		assert.Equal(t, field, appform.FieldOf(path), path)

@@ -141,7 +141,7 @@ func (p *Public) unavailable() *runnerapi.Condition {
 	case p.Off != "":
 		return ready.False(runnerapi.ReasonNotPublic, p.Off, p.Fix)
 	case p.Domain == "":
-		return ready.False(runnerapi.ReasonNoGateway, "the gateway alone is to serve the App, and the control plane has none",
+		return ready.False(runnerapi.ReasonNoGateway, "the gateway alone is to serve the App, and the control plane has no gateway",
 			"have the operator start the control plane with --gateway-domain, or remove ingress.public and ingress.visitors")
 	}
 	return nil
