@@ -53,6 +53,9 @@ type ObjectIntent struct {
 	Location string // the object's name, and its template; empty if the caller adds them
 	Kind     string // KIND or KIND.GROUP; empty for the spec of an App
 	Name     string // of the object; empty for the spec of an App
+	// ClusterScoped is set for an object in no namespace that a command about one namespace brings,
+	// as a chart does. The others are in the command's namespace.
+	ClusterScoped bool
 	// LookedUp is an object that a template reads of the cluster; the others the chart makes.
 	LookedUp bool
 	// Counts are the numbers of pods that it asks for.

@@ -101,10 +101,22 @@ func (c *cluster) permitted(objects []*object) error {
 			return err
 		}
 	}
-	if c.admit == nil || len(objects) == 0 {
+	if len(objects) == 0 {
 		return nil
 	}
-	in, err := objectIntents(objects)
+	return c.admitted(objects)
+}
+
+// admitted asks the policy about the objects of a chart.
+func (c *cluster) admitted(objects []*object) error {
+	if c.admit == nil {
+		return nil
+	}
+	mapper, err := restMapper(c)
+	if err != nil {
+		return err
+	}
+	in, err := objectIntents(objects, mapper)
 	if err != nil {
 		return err
 	}

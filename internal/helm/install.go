@@ -94,7 +94,7 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	p.hold.Shrink(changing + pl.size)
-	refused, err := p.look(pl.objects)
+	refused, err := p.look(cluster, pl.objects)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (p *put) render(cfg *action.Configuration, looking *getter, archive []byte,
 
 // look finds what no chart may bring. The policy is asked about the rest: what it refuses is
 // an error, together with the others.
-func (p *put) look(objects []*object) (refused map[*object]error, err error) {
+func (p *put) look(c *cluster, objects []*object) (refused map[*object]error, err error) {
 	refused = map[*object]error{}
 	var all []error
 	var rest []*object
@@ -202,11 +202,7 @@ func (p *put) look(objects []*object) (refused map[*object]error, err error) {
 		}
 		rest = append(rest, o)
 	}
-	in, err := objectIntents(rest)
-	if admit := p.admit(p.opts); err == nil && admit != nil {
-		err = admit(in)
-	}
-	if err != nil {
+	if err := c.admitted(rest); err != nil {
 		return nil, problem.Together(append(all, err))
 	}
 	return refused, nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	release "helm.sh/helm/v4/pkg/release/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -138,14 +139,20 @@ func inTemplate(o *object, err error) error {
 	return located.WithField("chart").WithLocation(place(o))
 }
 
-// objectIntents returns the objects as far as a policy can bound them.
-func objectIntents(objects []*object) ([]runnerapi.ObjectIntent, error) {
+// objectIntents returns the objects as far as a policy can bound them. Of a kind that the cluster
+// does not know, nothing can be made. Before it is made, the policy is asked again.
+func objectIntents(objects []*object, mapper meta.RESTMapper) ([]runnerapi.ObjectIntent, error) {
 	all := make([]runnerapi.ObjectIntent, len(objects))
 	for i, o := range objects {
 		var err error
 		if all[i], err = objectIntent(o); err != nil {
 			return nil, unreadable(fmt.Errorf("%s: %s: %w", o.source, o, err))
 		}
+		_, namespaced, err := scopeOf(o, objects, mapper)
+		if err != nil && !problem.Is(err, problem.Invalid) {
+			return nil, err
+		}
+		all[i].ClusterScoped = err == nil && !namespaced
 	}
 	return all, nil
 }

@@ -93,6 +93,7 @@ func (p *Preview) add(objects []*object, allowed limits, mapper meta.RESTMapper)
 			refused = append(refused, err)
 			continue
 		}
+		in.ClusterScoped = !namespaced
 		p.Objects = append(p.Objects, PreviewObject{o.Unstructured, in, resource, namespaced})
 	}
 	return problem.Together(refused)

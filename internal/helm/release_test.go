@@ -2,6 +2,7 @@ package helm_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -295,4 +296,71 @@ func TestHelmRelease_RemovedWhileRead(t *testing.T) {
 		assert.NotEqual(t, "brief", release.Name)
 	}
 	assert.Nil(t, do.Load())
+}
+
+// TestChart_ClusterScopedObjects: the policy learns of each object whether it is in the release's
+// namespace, wherever the chart has it, and whichever command makes it.
+func TestChart_ClusterScopedObjects(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Admin) // RBAC refuses nothing
+	remove(t, env, "scoped")
+	const class = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: scoped%s}\nvalue: 7\n"
+	const defined = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: planets.scoped.example.com}
+spec:
+  group: scoped.example.com
+  names: {kind: Planet, plural: planets}
+  scope: Cluster
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+`
+	t.Cleanup(func() {
+		_, err := env.Cluster.Kubectl(context.Background(), "delete", "--ignore-not-found", "priorityclass/scoped")
+		assert.NoError(t, err)
+	})
+	chart := func(files ...string) runnerapi.ReleaseSpec {
+		all := map[string]string{"templates/service.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: scoped}\nspec: {ports: [{port: 80}]}\n"}
+		for n := 0; n < len(files); n += 2 {
+			all[files[n]] = files[n+1]
+		}
+		return of(pack(t, all), nil)
+	}
+	within := byTest // what a rule about one namespace allows
+	within.Admit = func(_ *runnerapi.ChartIntent, objects []runnerapi.ObjectIntent) error {
+		for _, o := range objects {
+			if o.ClusterScoped {
+				return runnerapi.PolicyDenied("stay within it", "cluster-scoped %s/%s", o.Kind, o.Name)
+			}
+		}
+		return nil
+	}
+	denied := func(err error, object string) {
+		t.Helper()
+		p := problemOf(t, err)
+		assert.Equal(t, runnerapi.CodePolicyDenied, p.Code, p.Detail)
+		assert.Contains(t, p.Detail, "cluster-scoped "+object)
+	}
+	hook := func(event string) string {
+		return fmt.Sprintf(class, ", annotations: {helm.sh/hook: "+event+"}")
+	}
+	const priority, definition = "PriorityClass.scheduling.k8s.io/scoped", "CustomResourceDefinition.apiextensions.k8s.io/planets.scoped.example.com"
+	planet := "apiVersion: scoped.example.com/v1\nkind: Planet\nmetadata: {name: mars}\n"
+	for object, files := range map[string][]string{
+		priority:   {"templates/class.yaml", fmt.Sprintf(class, "")},
+		definition: {"crds/planet.yaml", defined, "templates/mars.yaml", planet},
+	} {
+		_, err := r.Deploy(t.Context(), key("scoped"), chart(files...), within)
+		denied(err, object)
+	}
+	_, err := r.Deploy(t.Context(), key("scoped"), chart("templates/hook.yaml", hook("pre-install")), within)
+	denied(err, priority)
+
+	require.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "scoped", chart("templates/class.yaml", fmt.Sprintf(class, ""))).Status)
+	_, err = r.Deploy(t.Context(), key("scoped"), chart("templates/hook.yaml", hook("post-delete")), byTest)
+	require.NoError(t, err)
+	require.Equal(t, runnerapi.ReleaseDeployed, outcome(t, r, "scoped").Status)
+	_, err = r.Rollback(t.Context(), key("scoped"), runnerapi.ReleaseRollback{}, within)
+	denied(err, priority)
+	_, err = r.Delete(t.Context(), key("scoped"), within)
+	denied(err, priority)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"helm.sh/helm/v4/pkg/chart/common"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -89,7 +90,7 @@ metadata: {name: d, annotations: {helm.sh/hook: "post-install,pre-delete"}}
 spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, image: job:1}]}}}}}
 `), nil)
 	require.NoError(t, err)
-	in, err := objectIntents(made.objects)
+	in, err := objectIntents(made.objects, meta.NewDefaultRESTMapper(nil))
 	require.NoError(t, err)
 	require.Len(t, in, 4)
 	byKind := map[string]runnerapi.ObjectIntent{}
@@ -107,7 +108,7 @@ spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, image: job:
 	made, err = become(t, rendertest.Archive(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml",
 		"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: {name: c, image: hidden:1}}}"), nil)
 	require.NoError(t, err)
-	_, err = objectIntents(made.objects)
+	_, err = objectIntents(made.objects, meta.NewDefaultRESTMapper(nil))
 	assert.Equal(t, problem.Invalid, refusal(t, err).Code, "what cannot be read is not waved through")
 }
 

@@ -27,20 +27,24 @@ func (r *Releases) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi
 		s.close()
 		return runnerapi.Release{}, err
 	}
-	revision, next, err := s.target(to.Revision, opts)
+	stop := context.AfterFunc(ctx, func() { s.cancel(ctx.Err()) })
+	defer stop()
+	cfg, cluster, _, err := s.configuration(s.admit(opts))
+	if err != nil {
+		s.close()
+		return runnerapi.Release{}, err
+	}
+	revision, next, err := s.target(cluster, to.Revision)
 	if err != nil {
 		s.close()
 		return runnerapi.Release{}, err
 	}
 	if opts.DryRun {
 		defer s.close()
-		return s.rolledBack(ctx, revision, next)
+		return s.rolledBack(cluster, revision, next)
 	}
+	stop() // what has begun goes on without its caller
 	return s.work(ctx, 3*to.TimeLimit()+overhead, func() error {
-		cfg, cluster, _, err := s.configuration(s.admit(opts))
-		if err != nil {
-			return err
-		}
 		if _, err := s.undoes(cluster, next); err != nil {
 			return err
 		}
@@ -55,7 +59,7 @@ func (r *Releases) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi
 }
 
 // target returns the revision to return to, with its objects, and asks whether they are allowed.
-func (s *session) target(revision int, opts runnerapi.ReleaseOptions) (record, []*object, error) {
+func (s *session) target(c *cluster, revision int) (record, []*object, error) {
 	if err := s.exists(); err != nil {
 		return record{}, nil, err
 	}
@@ -72,16 +76,12 @@ func (s *session) target(revision int, opts runnerapi.ReleaseOptions) (record, [
 		return record{}, nil, err
 	}
 	for _, o := range objects {
-		if err := s.limits().check(o); err != nil {
+		if err := c.limits.check(o); err != nil {
 			return record{}, nil, err
 		}
 	}
 	s.chart = keptChart(rel)
-	in, err := objectIntents(objects)
-	if admit := s.admit(opts); err == nil && admit != nil {
-		err = admit(in)
-	}
-	return at, objects, err
+	return at, objects, c.admitted(objects)
 }
 
 // keptChart identifies a revision's chart for the policy. Its digest is not kept.
@@ -122,13 +122,8 @@ func (s *session) revision(number int) (record, error) {
 		"release %s has no revision %d; %d are kept", s.key.Name, number, maxHistory).WithField("revision")
 }
 
-func (s *session) rolledBack(ctx context.Context, to record, next []*object) (runnerapi.Release, error) {
-	defer context.AfterFunc(ctx, func() { s.cancel(ctx.Err()) })()
-	_, cluster, _, err := s.configuration(nil)
-	if err != nil {
-		return runnerapi.Release{}, err
-	}
-	gone, err := s.undoes(cluster, next)
+func (s *session) rolledBack(c *cluster, to record, next []*object) (runnerapi.Release, error) {
+	gone, err := s.undoes(c, next)
 	if err != nil {
 		return runnerapi.Release{}, err
 	}

@@ -58,10 +58,24 @@ var inCluster = []string{"ClusterRole.rbac.authorization.k8s.io", "ClusterRoleBi
 
 // kind reports whether the rule allows an object of that kind and name.
 func (r Rule) kind(o runnerapi.ObjectIntent) bool {
+	unnamed := !slices.Contains(inCluster, o.Kind) && (!o.ClusterScoped || r.everywhere())
 	return slices.ContainsFunc(r.Kinds, func(entry string) bool {
 		kind, name, one := strings.Cut(entry, "/")
-		return kind == anything && !slices.Contains(inCluster, o.Kind) || strings.EqualFold(kind, o.Kind) && (!one || name == o.Name && name != "")
+		return kind == anything && unnamed || strings.EqualFold(kind, o.Kind) && (!one || name == o.Name && name != "")
 	})
+}
+
+// everywhere reports whether the rule is about what is in no namespace.
+func (r Rule) everywhere() bool {
+	return r.Namespaces == nil || slices.Contains(r.Namespaces, anything)
+}
+
+// bringing names an object for a refusal, with what tells it from those that the rule allows.
+func (r Rule) bringing(o runnerapi.ObjectIntent) string {
+	if o.ClusterScoped && !r.everywhere() {
+		return "the cluster-scoped " + o.Kind + "/" + o.Name
+	}
+	return o.Kind + r.named(o)
 }
 
 // named returns an object's name where the rule allows others of its kind.

@@ -86,3 +86,27 @@ func TestCharts_Validated(t *testing.T) {
 		assert.Equal(t, field, problemtest.Of(t, err, text).Field, text)
 	}
 }
+
+// TestCharts_ClusterScoped: kinds "*" of a rule about namespaces stands for what is in them.
+func TestCharts_ClusterScoped(t *testing.T) {
+	priority := runnerapi.ObjectIntent{Kind: "PriorityClass.scheduling.k8s.io", Name: "high", ClusterScoped: true}
+	config := runnerapi.ObjectIntent{Kind: "ConfigMap", Name: "a"}
+	for _, command := range []string{"put-release", "rollback-release"} {
+		decide := func(selects string, o runnerapi.ObjectIntent) error {
+			i := intent("ci", command, "shop")
+			i.Name, i.Objects = "web", []runnerapi.ObjectIntent{o}
+			return load(t, "rules: [{name: r, commands: [put-release, rollback-release], "+selects+"}]").Decide(i)
+		}
+		require.NoError(t, decide(`namespaces: [shop], kinds: ["*"]`, config))
+		for _, selects := range []string{`namespaces: [shop], kinds: ["*"]`, `namespaces: ["s*", shop], kinds: ["*", PriorityClass.scheduling.k8s.io/low]`} {
+			e := problemtest.Of(t, decide(selects, priority), selects)
+			assert.Contains(t, e.Detail, "not of the cluster-scoped PriorityClass.scheduling.k8s.io/high", selects)
+		}
+		for _, selects := range []string{
+			`kinds: ["*"]`, `namespaces: ["*"], kinds: ["*"]`, `namespaces: [shop, "*"], kinds: ["*"]`,
+			`namespaces: [shop], kinds: [PriorityClass.scheduling.k8s.io/high]`, `namespaces: [shop], kinds: [PriorityClass.scheduling.k8s.io]`,
+		} {
+			require.NoError(t, decide(selects, priority), selects)
+		}
+	}
+}

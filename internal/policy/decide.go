@@ -67,7 +67,7 @@ func where(i runnerapi.Intent) string {
 func (r Rule) about(i runnerapi.Intent) bool {
 	namespace := matches(r.Namespaces, i.Namespace)
 	if i.Namespace == "" {
-		namespace = r.Namespaces == nil || slices.Contains(r.Namespaces, anything)
+		namespace = r.everywhere()
 		// Every Runner that may do anything with some resources may know which resources exist.
 		namespace = namespace || i.Discovers() && !r.Deny
 	}
@@ -202,7 +202,7 @@ func (r ruling) object(o runnerapi.ObjectIntent) error {
 		return r.lookup(o)
 	}
 	if !r.kind(o) {
-		return inObject(r.orAllowChart(r.refuse("kind", "kinds", "allows objects of %s, not of %s", orNone(r.Kinds, "no kind"), o.Kind+r.named(o))), o)
+		return inObject(r.orAllowChart(r.refuse("kind", "kinds", "allows objects of %s, not of %s", orNone(r.Kinds, "no kind"), r.bringing(o))), o)
 	}
 	if o.Rights != "" && r.Rights != nil && !slices.Contains(r.Rights, o.Rights) {
 		return inObject(r.orAllowChart(r.refuse("rules", "rights", "allows the rights that the cluster's owner saw, and %s has others (%s)", o.Kind+"/"+o.Name, o.Rights)), o)

@@ -77,7 +77,8 @@ type Rule struct {
 	// limits then.
 	MaxResources *runnerapi.ResourceAmounts `json:"maxResources,omitempty"`
 	// Kinds are those that raw manifests and charts may have: KIND or KIND.GROUP; "*" for any but
-	// ClusterRoles and ClusterRoleBindings. KIND/NAME or KIND.GROUP/NAME is the object of that name
+	// ClusterRoles and ClusterRoleBindings, and for a chart's cluster-scoped objects only where
+	// Namespaces is absent or has "*". KIND/NAME or KIND.GROUP/NAME is the object of that name
 	// alone.
 	Kinds []string `json:"kinds,omitempty"`
 	// Rights are digests of the rights that roles may hold, and of the roles that bindings may
