@@ -215,6 +215,7 @@ func TestKubernetesAPI_HidesAgentNamespace(t *testing.T) {
 		"/apis/metrics.k8s.io/v1beta1/pods":                  hidden,
 		"/api/v1/pods?fieldSelector=status.phase%3DRunning":  "status.phase=Running," + hidden,
 		"/api/v1/watch/pods":                                 hidden,
+		"/apis/example.com/v1/watch/widgets/a":               "metadata.name=a," + hidden,
 		"/api/v1/namespaces/shop/secrets":                    "",
 		"/api/v1/nodes":                                      "",
 		"/api/v1/namespaces":                                 "",

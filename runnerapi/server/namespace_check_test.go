@@ -202,10 +202,16 @@ func TestNamespaceCheck_KubernetesAPI(t *testing.T) {
 		{notTheirs, "/api/v1/namespaces/payroll/pods", 403, ""},
 		{notTheirs, "/api/v1/pods?fieldSelector=metadata.namespace%3Dpayroll", 403, ""},
 		{notTheirs, "/api/v1/watch/pods?fieldSelector=metadata.namespace%3Dpayroll", 403, ""},
+		{notTheirs, "/apis/example.com/v1/watch/widgets/a", 200, "metadata.name=a,metadata.namespace!=pipeops,metadata.namespace!=payroll"},
+		{notTheirs, "/apis/example.com/v1/watch/widgets/a?fieldSelector=metadata.namespace%3Dpayroll", 403, ""},
+		{notTheirs, "/api/v1/watch/namespaces/payroll", 403, ""},
+		{notTheirs, "/api/v1/watch/nodes/a", 200, ""},
 		{notTheirs, "/api/v1/nodes", 200, ""},
 		{notTheirs, "/api/v1/nodes/a/proxy/pods", 403, ""},
 		{byPattern, "/api/v1/pods", 403, ""},
 		{byPattern, "/api/v1/namespaces", 403, ""},
+		{byPattern, "/apis/example.com/v1/watch/widgets/a", 403, ""},
+		{byPattern, "/api/v1/watch/nodes/a", 200, ""},
 		{byPattern, "/api/v1/nodes", 200, ""},
 		{byPattern, "/api/v1/namespaces/shop/pods", 200, ""},
 		{byPattern, "/api/v1/pods?fieldSelector=metadata.namespace%3Dhr-1", 403, ""},
@@ -225,9 +231,12 @@ func TestNamespaceCheck_KubernetesAPI(t *testing.T) {
 	}
 	require.Equal(t, byPattern, rules)
 	for body, says := range map[string]string{
-		`{"spec":{"resourceAttributes":{"verb":"list","resource":"pods"}}}`:                       "by a pattern (hr-*)",
-		`{"spec":{"resourceAttributes":{"verb":"list","resource":"pods","namespace":"hr-1"}}}`:    "not theirs",
-		`{"spec":{"resourceAttributes":{"verb":"get","resource":"nodes","subresource":"proxy"}}}`: "",
+		`{"spec":{"resourceAttributes":{"verb":"list","resource":"pods"}}}`:                                                     "by a pattern (hr-*)",
+		`{"spec":{"resourceAttributes":{"verb":"list","resource":"pods","namespace":"hr-1"}}}`:                                  "not theirs",
+		`{"spec":{"resourceAttributes":{"verb":"list","resource":"pods","name":"a"}}}`:                                          "by a pattern (hr-*)",
+		`{"spec":{"resourceAttributes":{"verb":"watch","group":"example.com","version":"v1","resource":"widgets","name":"a"}}}`: "by a pattern (hr-*)",
+		`{"spec":{"resourceAttributes":{"verb":"get","resource":"namespaces","name":"hr-1"}}}`:                                  "not theirs",
+		`{"spec":{"resourceAttributes":{"verb":"get","resource":"nodes","subresource":"proxy"}}}`:                               "",
 	} {
 		_, answer := r.do(http.MethodPost, reviews+"selfsubjectaccessreviews", body, "Content-Type", "application/json")
 		assert.Contains(t, string(answer), `"denied":true`, body)

@@ -80,9 +80,12 @@ func (a *API) hideNamespaces(r *http.Request, k *runnerapi.KubernetesRequest) (*
 		}
 	}
 	query := r.URL.Query()
-	all := make([]string, 0, len(hidden)+1)
+	all := make([]string, 0, len(hidden)+2)
 	if given := query.Get(fieldSelector); given != "" {
 		all = append(all, given)
+	}
+	if k.Name != "" { // of the path: the API server refuses another selector beside it
+		all = append(all, nameSelector+"="+fields.EscapeValue(k.Name))
 	}
 	for _, name := range hidden {
 		all = append(all, field+"!="+fields.EscapeValue(name))

@@ -30,11 +30,12 @@ func guardAgentNamespace(k *runnerapi.KubernetesRequest, own string, query url.V
 	return nil
 }
 
-// spansNamespaces reports whether a request is about a collection that may be in all namespaces.
+// spansNamespaces reports whether a request is about objects that may be in all namespaces. A name
+// does not change that: a watch, by its older path, is then of all objects of that name.
 func spansNamespaces(k *runnerapi.KubernetesRequest) bool {
 	switch k.Verb {
 	case "list", "watch", "deletecollection":
-		return k.Namespace == "" && k.Name == "" && k.Resource != ""
+		return k.Namespace == "" && k.Resource != ""
 	}
 	return false
 }

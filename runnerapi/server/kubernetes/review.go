@@ -111,6 +111,9 @@ func (a *selfReview) read() {
 		if resource, sub, found := strings.Cut(on.Resource, "/"); found { // RBAC accepts this form
 			k.Resource, k.Subresource = resource, sub
 		}
+		if listsNamespaces(k) && k.Name != "" && k.Verb != "list" { // as the path of the request has it
+			k.Namespace = k.Name
+		}
 		k.Discovery = k.AsksOfItself()
 	}
 	if on := a.access.Spec.NonResourceAttributes; on != nil {
