@@ -22,15 +22,15 @@ type Document struct {
 	Audit string `json:"audit,omitempty"`
 	// Trust defines by what Runners prove themselves beside the control plane's CA; if absent, that
 	// CA is enough.
-	Trust []Trust `json:"trust,omitempty"`
+	Trust []Trust `json:"trust,omitzero"`
 	// FetchHosts are patterns of the hosts from which the agent may fetch charts, Git repositories
 	// and build contexts. Absent, any host; empty, none.
-	FetchHosts []string `json:"fetchHosts,omitempty"`
+	FetchHosts []string `json:"fetchHosts,omitzero"`
 	// Preset names rules that follow those of the policy.
 	Preset string `json:"preset,omitempty"`
 	// Rules are read from the top, and the first that is about a call decides; a
 	// call that none is about is refused. Absent, those of the preset deploy are in force.
-	Rules []Rule `json:"rules,omitempty"`
+	Rules []Rule `json:"rules,omitzero"`
 }
 
 // Rule decides whether some calls are allowed, and within which bounds. Runners, namespaces,
@@ -41,25 +41,25 @@ type Rule struct {
 	// Deny refuses what the rule is about.
 	Deny bool `json:"deny,omitempty"`
 	// Runners are names of Runners; * stands for any text.
-	Runners []string `json:"runners,omitempty"`
+	Runners []string `json:"runners,omitzero"`
 	// Namespaces are names of namespaces. A call that is not about one namespace
 	// needs "*".
-	Namespaces []string `json:"namespaces,omitempty"`
+	Namespaces []string `json:"namespaces,omitzero"`
 	// Commands are names of calls, or read, write or * for all such. What is named
 	// access is in none of these three.
-	Commands []string `json:"commands,omitempty"`
+	Commands []string `json:"commands,omitzero"`
 	// Releases are names of Helm releases. With it, the rule is about no other call than those
 	// about one release.
-	Releases []string `json:"releases,omitempty"`
+	Releases []string `json:"releases,omitzero"`
 
 	// Charts are those that releases may be of. Absent, any.
-	Charts []Chart `json:"charts,omitempty"`
+	Charts []Chart `json:"charts,omitzero"`
 	// Images are registries, or repositories and what is below them, from which
 	// alone images may be run.
-	Images []string `json:"images,omitempty"`
+	Images []string `json:"images,omitzero"`
 	// Hosts are patterns of the names under which objects may be reached from outside. Absent,
 	// any single name is allowed, and no wildcard.
-	Hosts []string `json:"hosts,omitempty"`
+	Hosts []string `json:"hosts,omitzero"`
 	// Public set to false allows nothing that is reached from outside. Set to true, it allows Apps
 	// their host below the gateway's domain though hosts does not name it. Absent, hosts decides.
 	Public *bool `json:"public,omitempty"`
@@ -67,10 +67,10 @@ type Rule struct {
 	// ingress.visitors does not let in everyone.
 	Visitors string `json:"visitors,omitempty"`
 	// Annotations are patterns of the keys that objects may have, besides harmless ones.
-	Annotations []string `json:"annotations,omitempty"`
+	Annotations []string `json:"annotations,omitzero"`
 	// Placement are patterns of how pods may choose their nodes and their priority, as
 	// nodeSelector/KEY, toleration/KEY, priorityClass/NAME and node/NAME. Absent, in any way.
-	Placement []string `json:"placement,omitempty"`
+	Placement []string `json:"placement,omitzero"`
 	// MaxReplicas is the most pods that an App or an object may ask for.
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 	// MaxResources are the highest limits of a container. Each container has to have
@@ -80,13 +80,13 @@ type Rule struct {
 	// ClusterRoles and ClusterRoleBindings, and for a chart's cluster-scoped objects only where
 	// Namespaces is absent or has "*". KIND/NAME or KIND.GROUP/NAME is the object of that name
 	// alone.
-	Kinds []string `json:"kinds,omitempty"`
+	Kinds []string `json:"kinds,omitzero"`
 	// Rights are digests of the rights that roles may hold, and of the roles that bindings may
 	// bind, as pipeops-agent chart allow writes them. Absent, any that the agent may grant.
-	Rights []string `json:"rights,omitempty"`
+	Rights []string `json:"rights,omitzero"`
 	// Lookups are kinds that templates of charts may look up in the release's namespace, as in
 	// Kinds. Absent, all but Secrets.
-	Lookups []string `json:"lookups,omitempty"`
+	Lookups []string `json:"lookups,omitzero"`
 	// Kubernetes defines the identity with which Runners use the Kubernetes API, which
 	// kubernetes-api allows.
 	Kubernetes *Kubernetes `json:"kubernetes,omitempty"`

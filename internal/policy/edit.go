@@ -13,27 +13,27 @@ import (
 )
 
 // WithRule returns a policy's text with a rule before all others, in place of one of the same name,
-// from which it takes the bounds that it does not have. The rest of the text stays as its owner
-// wrote it, comments too. beside is the preset beside the text; where neither names one and the
-// text has no rules, the default rules follow. The error is of a text that is not a policy, or not
-// written line by line.
-func WithRule(text []byte, beside string, rule Rule) ([]byte, error) {
+// from which it takes the bounds that it does not have. It also returns that rule. The rest of the
+// text stays as its owner wrote it, comments too. beside is the preset beside the text; where
+// neither names one and the text has no rules, the default rules follow. The error is of a text
+// that is not a policy, or not written line by line.
+func WithRule(text []byte, beside string, rule Rule) ([]byte, Rule, error) {
 	now, err := parse(text)
 	if err != nil {
-		return nil, err
+		return nil, Rule{}, err
 	}
 	if n := slices.IndexFunc(now.Rules, func(r Rule) bool { return r.Name == rule.Name }); n >= 0 {
 		if now.Rules[n].Deny != rule.Deny {
-			return nil, flaw(fmt.Sprintf("rules[%d]", n), "give the new rule another name", "the rule %q denies, or the new one does", rule.Name)
+			return nil, Rule{}, flaw(fmt.Sprintf("rules[%d]", n), "give the new rule another name", "the rule %q denies, or the new one does", rule.Name)
 		}
 		rule = rule.boundedBy(now.Rules[n])
 	}
 	if text, err = WithoutRule(text, rule.Name); err != nil {
-		return nil, err
+		return nil, Rule{}, err
 	}
 	before, err := parse(text)
 	if err != nil {
-		return nil, err
+		return nil, Rule{}, err
 	}
 	rules := before.Rules
 	if rules == nil && before.Preset == "" && beside == "" {
@@ -41,7 +41,7 @@ func WithRule(text []byte, beside string, rule Rule) ([]byte, error) {
 	}
 	item, err := itemOf(rule)
 	if err != nil {
-		return nil, err
+		return nil, Rule{}, err
 	}
 	lines := lined(text)
 	at := slices.IndexFunc(lines, isRules)
@@ -51,12 +51,12 @@ func WithRule(text []byte, beside string, rule Rule) ([]byte, error) {
 		if len(rules) > 0 {
 			rest, err := decode.ToYAML(rules)
 			if err != nil {
-				return nil, err
+				return nil, Rule{}, err
 			}
 			lines = append(lines, lined(rest)...)
 		}
 	case at < 0:
-		return nil, byHand(item)
+		return nil, Rule{}, byHand(item)
 	default:
 		indent := ""
 		if next := slices.IndexFunc(lines[at+1:], isItem); next >= 0 {
@@ -67,7 +67,8 @@ func WithRule(text []byte, beside string, rule Rule) ([]byte, error) {
 			lines = slices.Insert(lines, at+1+n, indent+line)
 		}
 	}
-	return confirmed(lines, append([]Rule{rule}, rules...), func() error { return byHand(item) })
+	text, err = confirmed(lines, append([]Rule{rule}, rules...), func() error { return byHand(item) })
+	return text, rule, err
 }
 
 // boundedBy returns the rule with the bounds that its owner has added to an earlier one. What

@@ -1,6 +1,8 @@
 package policy_test
 
 import (
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -32,10 +34,10 @@ func TestWithRule_KeepsText(t *testing.T) {
 				"  # bots\n  - name: bots # deny\n    deny: true\n  # the rest\n  - name: rest\naudit: required\n", "",
 		},
 	} {
-		with, err := policy.WithRule([]byte(c.before), "", added)
+		with, _, err := policy.WithRule([]byte(c.before), "", added)
 		require.NoError(t, err, c.name)
 		assert.Equal(t, c.with, string(with), c.name)
-		again, err := policy.WithRule(with, "", added)
+		again, _, err := policy.WithRule(with, "", added)
 		require.NoError(t, err, c.name)
 		assert.Equal(t, c.with, string(again), "%s: it is there once", c.name)
 		after, err := policy.WithoutRule(with, added.Name)
@@ -51,15 +53,15 @@ func TestWithRule_KeepsText(t *testing.T) {
 // added, and turns no denial into a permission.
 func TestWithRule_KeepsOwnersBounds(t *testing.T) {
 	rule := policy.Rule{Name: "shells", Commands: []string{"exec-app"}}
-	text, err := policy.WithRule([]byte("rules:\n- {name: x}\n"), "", policy.Rule{
+	text, _, err := policy.WithRule([]byte("rules:\n- {name: x}\n"), "", policy.Rule{
 		Name: "shells", Commands: []string{"exec-app"}, Record: true, Annotations: []string{"a/*"},
 	})
 	require.NoError(t, err)
-	again, err := policy.WithRule(text, "", rule)
+	again, _, err := policy.WithRule(text, "", rule)
 	require.NoError(t, err)
 	assert.Equal(t, string(text), string(again))
 	assert.Contains(t, string(again), "record: true")
-	_, err = policy.WithRule([]byte("rules:\n- name: shells\n  deny: true\n"), "", rule)
+	_, _, err = policy.WithRule([]byte("rules:\n- name: shells\n  deny: true\n"), "", rule)
 	assert.ErrorContains(t, err, "denies")
 }
 
@@ -67,11 +69,11 @@ func TestWithRule_KeepsOwnersBounds(t *testing.T) {
 func TestWithRule_KeepsBounds(t *testing.T) {
 	bounded := added
 	bounded.Images, bounded.MaxReplicas, bounded.Approval = []string{"registry.example.com/shop"}, new(int32(3)), "10m"
-	text, err := policy.WithRule(nil, "", bounded)
+	text, _, err := policy.WithRule(nil, "", bounded)
 	require.NoError(t, err)
 	next := added
 	next.Charts = []policy.Chart{{Name: "web", Version: "1.1.0"}}
-	text, err = policy.WithRule(text, "", next)
+	text, _, err = policy.WithRule(text, "", next)
 	require.NoError(t, err)
 	doc, err := policy.Parse(text)
 	require.NoError(t, err)
@@ -81,11 +83,39 @@ func TestWithRule_KeepsBounds(t *testing.T) {
 
 func TestWithRule_RefusesFlowStyle(t *testing.T) {
 	for _, text := range []string{"rules: [{name: a}]", "{rules: [{name: a}]}"} {
-		_, err := policy.WithRule([]byte(text), "", added)
+		_, _, err := policy.WithRule([]byte(text), "", added)
 		p := problemtest.Of(t, err, text)
 		assert.Equal(t, "rules", p.Field)
 		assert.Contains(t, p.Fix, addedLines[:len(addedLines)-1], "what its owner can add by hand")
 	}
 	_, err := policy.WithoutRule([]byte("rules: [{name: a}, {name: b}]"), "a")
 	assert.Equal(t, "rules[0]", problemtest.Of(t, err, "flow style").Field)
+}
+
+// TestWithRule_KeepsEmptyLists: a bound that allows nothing stays one.
+func TestWithRule_KeepsEmptyLists(t *testing.T) {
+	bounds := policy.Rule{Name: added.Name}
+	var fields []string
+	for field, value := range reflect.ValueOf(&bounds).Elem().Fields() {
+		if field.Type.Kind() == reflect.Slice {
+			value.Set(reflect.MakeSlice(field.Type, 0, 0))
+			fields = append(fields, strings.Split(field.Tag.Get("json"), ",")[0])
+		}
+	}
+	require.Contains(t, fields, "placement")
+	bounds.Kubernetes = &policy.Kubernetes{User: "dev", Groups: []string{}, Impersonate: &policy.Impersonation{Users: []string{}, Groups: []string{}}}
+	text, err := policy.RuleText(bounds)
+	require.NoError(t, err)
+	for _, field := range fields {
+		assert.Contains(t, text+"\n", "  "+field+": []\n")
+	}
+	assert.Equal(t, 3, strings.Count(text, "groups: []")+strings.Count(text, "users: []"))
+
+	const before = "rules:\n- name: chart shop web\n  commands: [put-release]\n  hosts: []\n  placement: []\n  images: []\n"
+	with, kept, err := policy.WithRule([]byte(before), "", added)
+	require.NoError(t, err)
+	doc, err := policy.Parse(with)
+	require.NoError(t, err)
+	assert.Equal(t, kept, doc.Rules[0])
+	assert.Equal(t, [][]string{{}, {}, {}}, [][]string{kept.Hosts, kept.Placement, kept.Images})
 }

@@ -15,7 +15,7 @@ import (
 // decides what that user and those groups may do.
 type Kubernetes struct {
 	User   string   `json:"user"`
-	Groups []string `json:"groups,omitempty"`
+	Groups []string `json:"groups,omitzero"`
 	// ReadOnly allows only reads, regardless of RBAC, and nothing that leads into a pod.
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// Impersonate lists the identities that a Runner may name with kubectl --as and --as-group. Nil
@@ -28,8 +28,8 @@ type Kubernetes struct {
 
 // Impersonation lists whom a Runner may impersonate, by exact names.
 type Impersonation struct {
-	Users  []string `json:"users,omitempty"`
-	Groups []string `json:"groups,omitempty"`
+	Users  []string `json:"users,omitzero"`
+	Groups []string `json:"groups,omitzero"`
 }
 
 // identity matches a user's or group's name. Spaces around it would not survive HTTP.

@@ -73,9 +73,9 @@ func TestPreset_AsKey(t *testing.T) {
 // TestPreset_KeptByRule: a rule that is added to a preset widens nothing else.
 func TestPreset_KeptByRule(t *testing.T) {
 	restarts := policy.Rule{Name: "restarts", Commands: []string{"restart-app"}}
-	text, err := policy.WithRule([]byte("preset: viewer\n"), "", restarts)
+	text, _, err := policy.WithRule([]byte("preset: viewer\n"), "", restarts)
 	require.NoError(t, err)
-	beside, err := policy.WithRule(nil, "viewer", restarts)
+	beside, _, err := policy.WithRule(nil, "viewer", restarts)
 	require.NoError(t, err)
 	assert.Equal(t, "preset: viewer\n"+string(beside), string(text), "as where it is a key beside the text")
 	p := load(t, string(text))

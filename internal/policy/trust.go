@@ -18,9 +18,9 @@ import (
 // CA: by a pinned key, or by a certificate of the customer's own CA.
 type Trust struct {
 	// Runners are names of Runners; * stands for any text. All when absent.
-	Runners []string `json:"runners,omitempty"`
+	Runners []string `json:"runners,omitzero"`
 	// Keys are fingerprints of public keys, as `pipeops-runner credentials` prints them.
-	Keys []string `json:"keys,omitempty"`
+	Keys []string `json:"keys,omitzero"`
 	// CA is certificates in PEM.
 	CA string `json:"ca,omitempty"`
 }

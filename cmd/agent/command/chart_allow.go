@@ -117,13 +117,15 @@ func (c *chartAllow) run(cmd *cobra.Command) error {
 	if err := store.Put(ctx, grant); err != nil {
 		return err
 	}
-	source, err := c.place.edit(ctx, k, func(text []byte, preset string) ([]byte, error) {
-		return policy.WithRule(text, preset, grant.Rule)
+	rule := grant.Rule
+	source, err := c.place.edit(ctx, k, func(text []byte, preset string) (with []byte, err error) {
+		with, rule, err = policy.WithRule(text, preset, grant.Rule)
+		return with, err
 	})
 	if err != nil {
 		return err
 	}
-	record(cmd, k, runnerapi.AuditRecord{Command: "chart-allow", Namespace: c.key.Namespace, Name: c.key.Name}, grant.Rule)
+	record(cmd, k, runnerapi.AuditRecord{Command: "chart-allow", Namespace: c.key.Namespace, Name: c.key.Name}, rule)
 	cli.Say(out, "Allowed by rule %q of %s. To take it back: pipeops-agent chart revoke %s -n %s", grant.Rule.Name, source, c.key.Name, c.key.Namespace)
 	return nil
 }
@@ -161,9 +163,5 @@ func showGrant(w io.Writer, g chartgrant.Grant) error {
 	if err != nil {
 		return err
 	}
-	text, err := policy.RuleText(g.Rule)
-	if err != nil {
-		return err
-	}
-	return cli.Print(w, "\nThe policy gets this rule:\n\n"+text+"\n")
+	return printRule(w, "\nThe policy gets this rule:\n\n", g.Rule)
 }

@@ -3,8 +3,8 @@ package command
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -80,30 +80,37 @@ func (c *policyAllow) complete(args []string) error {
 }
 
 func (c *policyAllow) run(cmd *cobra.Command) error {
-	if _, err := policy.WithRule(nil, "", c.rule); err != nil {
+	if _, _, err := policy.WithRule(nil, "", c.rule); err != nil {
 		return mistake(err)
 	}
-	text, err := policy.RuleText(c.rule)
-	if err != nil {
-		return err
-	}
 	if c.dryRun {
-		return cli.Print(cmd.OutOrStdout(), text+"\n")
+		return printRule(cmd.OutOrStdout(), "", c.rule)
 	}
 	var k *kube.Client
+	var err error
 	if c.place.file == "" {
 		if k, err = c.client(); err != nil {
 			return err
 		}
 	}
-	source, err := c.place.edit(cmd.Context(), k, func(text []byte, preset string) ([]byte, error) {
-		return policy.WithRule(text, preset, c.rule)
+	rule := c.rule
+	source, err := c.place.edit(cmd.Context(), k, func(text []byte, preset string) (with []byte, err error) {
+		with, rule, err = policy.WithRule(text, preset, c.rule)
+		return with, err
 	})
 	if err != nil {
 		return err
 	}
 	if k != nil {
-		record(cmd, k, runnerapi.AuditRecord{Command: "policy-allow", Name: c.rule.Name}, c.rule)
+		record(cmd, k, runnerapi.AuditRecord{Command: "policy-allow", Name: rule.Name}, rule)
 	}
-	return cli.Print(cmd.OutOrStdout(), strings.Join([]string{source + " has this rule before the others:", "", text, ""}, "\n"))
+	return printRule(cmd.OutOrStdout(), source+" has this rule before the others:\n\n", rule)
+}
+
+func printRule(w io.Writer, before string, rule policy.Rule) error {
+	text, err := policy.RuleText(rule)
+	if err != nil {
+		return err
+	}
+	return cli.Print(w, before+text+"\n")
 }
