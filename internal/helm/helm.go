@@ -31,8 +31,9 @@ import (
 
 const (
 	// maxAtWork bounds the commands that run at a time: each keeps a chart in memory while it waits
-	// for pods. maxOfNamespace bounds those of one namespace, whose pods may never get ready.
-	maxAtWork, maxOfNamespace = 4, 3
+	// for pods. maxOfOwner bounds those of one namespace, and of one Runner: their pods may never
+	// get ready.
+	maxAtWork, maxOfOwner = 4, 3
 	// maxHistory is how many revisions of a release are kept.
 	maxHistory = 5
 	// requestTimeout bounds each request to the Kubernetes API.
@@ -78,8 +79,8 @@ type Releases struct {
 	opts   Options
 	config *rest.Config
 	fetch  *repository.Fetcher
-	holder string        // this process
-	slots  *limit.Shares // by namespace
+	holder string // this process
+	slots  *limit.OwnerShares
 
 	mu      sync.Mutex
 	life    context.Context // of commands; ends with Run
@@ -104,7 +105,7 @@ func New(config *rest.Config, opts Options) *Releases {
 		opts.GoneWait = runnerapi.DefaultReleaseTimeout
 	}
 	opts.Render.Patience = cmp.Or(opts.Render.Patience, renderTimeout)
-	r := &Releases{opts: opts, config: kubeclient.Config(config), fetch: repository.New(opts.Charts), holder: rand.Text(), slots: limit.NewShares(maxAtWork, maxOfNamespace)}
+	r := &Releases{opts: opts, config: kubeclient.Config(config), fetch: repository.New(opts.Charts), holder: rand.Text(), slots: limit.NewOwnerShares(maxAtWork, limit.PerOwner{Namespace: maxOfOwner, Runner: maxOfOwner})}
 	r.life, r.stop = context.WithCancel(context.Background())
 	return r
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/memory"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -55,7 +56,7 @@ func (r *Releases) open(ctx context.Context, key runnerapi.Key, command string, 
 	if err != nil {
 		return nil, err
 	}
-	leave, err := r.place(ctx, key.Namespace)
+	leave, err := r.place(ctx, limit.Owner{Namespace: key.Namespace, Runner: opts.Caller.Runner})
 	if err != nil {
 		return nil, err
 	}
@@ -87,12 +88,12 @@ func (r *Releases) open(ctx context.Context, key runnerapi.Key, command string, 
 	return s, nil
 }
 
-// place waits until another command may work, in all and of the namespace.
-func (r *Releases) place(ctx context.Context, namespace string) (leave func(), err error) {
-	leave, ok := r.slots.Wait(ctx, namespace)
+// place waits until another command may work, in all and of the owner.
+func (r *Releases) place(ctx context.Context, of limit.Owner) (leave func(), err error) {
+	leave, ok := r.slots.Wait(ctx, of)
 	if !ok {
 		return nil, problem.Errorf(problem.TooManyRequests, "wait for another command's end",
-			"%d commands about releases are at work, or %d of namespace %s", maxAtWork, maxOfNamespace, namespace).WithRetryAfter(5 * time.Second)
+			"%d commands about releases are at work, or %d of namespace %s or of Runner %s", maxAtWork, maxOfOwner, of.Namespace, of.Runner).WithRetryAfter(5 * time.Second)
 	}
 	return leave, nil
 }

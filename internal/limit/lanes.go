@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"math"
 	"slices"
 	"sync"
 )
@@ -8,46 +9,51 @@ import (
 // Lanes bound how many pieces of work of one owner are done at a time. Further pieces wait for
 // their turn, so that the workers are free for those of other owners.
 type Lanes[T comparable] struct {
-	each int
+	each PerOwner
 
-	mu sync.Mutex
-	of map[string]*lane[T]
+	mu      sync.Mutex
+	places  *Shares
+	busy    map[T]Owner // pieces that have a place
+	waiting []waitingTurn[T]
 }
 
-// lane is the work of one owner.
-type lane[T comparable] struct {
-	busy    int
-	waiting []turn[T]
+// Turn is a piece of work that may begin.
+type Turn[T comparable] struct {
+	Piece    T
+	Priority int
 }
 
-type turn[T comparable] struct {
-	piece    T
-	priority int
+type waitingTurn[T comparable] struct {
+	Turn[T]
+	owner Owner
 }
 
-// NewLanes returns Lanes for each pieces of an owner at a time.
-func NewLanes[T comparable](each int) *Lanes[T] {
-	return &Lanes[T]{each: each, of: map[string]*lane[T]{}}
+// NewLanes returns Lanes for so many pieces of an owner at a time.
+func NewLanes[T comparable](each PerOwner) *Lanes[T] {
+	return &Lanes[T]{each: each, places: NewShares(math.MaxInt, 0), busy: map[T]Owner{}}
 }
 
 // Begin reports whether a piece of work may begin now. If not, it waits until End returns it. A
 // piece that waits already does not wait twice.
-func (l *Lanes[T]) Begin(owner string, piece T, priority int) bool {
+func (l *Lanes[T]) Begin(o Owner, piece T, priority int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	o := l.of[owner]
-	if o == nil {
-		o = &lane[T]{}
-		l.of[owner] = o
-	}
-	if o.busy < l.each {
-		o.busy++
+	if _, turn := l.busy[piece]; turn { // End has returned it
 		return true
 	}
-	if i := slices.IndexFunc(o.waiting, func(w turn[T]) bool { return w.piece == piece }); i >= 0 {
-		o.waiting[i].priority = max(o.waiting[i].priority, priority)
-	} else {
-		o.waiting = append(o.waiting, turn[T]{piece, priority})
+	at := slices.IndexFunc(l.waiting, func(w waitingTurn[T]) bool { return w.Piece == piece })
+	switch {
+	case l.places.enter(l.each.claims(o)):
+		if at >= 0 {
+			l.waiting = slices.Delete(l.waiting, at, at+1)
+		}
+		l.busy[piece] = o
+		return true
+	case at >= 0:
+		w := &l.waiting[at]
+		w.owner, w.Priority = o, max(w.Priority, priority)
+	default:
+		l.waiting = append(l.waiting, waitingTurn[T]{Turn[T]{piece, priority}, o})
 	}
 	return false
 }
@@ -60,45 +66,56 @@ type Queue[T comparable] interface {
 }
 
 // Drain does the work of a queue until that is shut down. Each worker calls it.
-func (l *Lanes[T]) Drain(q Queue[T], owner func(T) string, do func(T)) {
+func (l *Lanes[T]) Drain(q Queue[T], owner func(T) Owner, do func(T)) {
 	for {
 		piece, over := q.Get()
 		if over {
 			return
 		}
-		name := owner(piece)
-		if !l.Begin(name, piece, 0) {
+		if !l.Begin(owner(piece), piece, 0) {
 			q.Done(piece)
 			continue
 		}
 		do(piece)
+		turns := l.End(piece)
 		q.Done(piece)
-		if next, _, ok := l.End(name); ok {
-			q.Add(next)
+		for _, next := range turns {
+			q.Add(next.Piece)
 		}
 	}
 }
 
-// End ends a piece of work that began. It returns the owner's next piece, if one waits: of those
-// with the highest priority, the one that has waited longest. That one has to Begin again.
-func (l *Lanes[T]) End(owner string) (next T, priority int, ok bool) {
+// End ends a piece of work that began, before the queue may return that piece again. It returns the
+// pieces that have got its places, one of the namespace and one of the Runner: of those with the
+// highest priority, the ones that have waited longest. They have to Begin.
+func (l *Lanes[T]) End(piece T) []Turn[T] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	o := l.of[owner]
-	o.busy--
-	if len(o.waiting) == 0 {
-		if o.busy == 0 {
-			delete(l.of, owner)
+	freed := l.each.claims(l.busy[piece])
+	l.places.release(freed)
+	delete(l.busy, piece)
+	var turns []Turn[T]
+	for range freed {
+		at := l.first()
+		if at < 0 {
+			break
 		}
-		return next, 0, false
+		w := l.waiting[at]
+		l.places.enter(l.each.claims(w.owner))
+		l.busy[w.Piece] = w.owner
+		l.waiting = slices.Delete(l.waiting, at, at+1)
+		turns = append(turns, w.Turn)
 	}
-	first := 0
-	for i, w := range o.waiting {
-		if w.priority > o.waiting[first].priority {
+	return turns
+}
+
+// first returns the place in line of the piece whose turn it is; -1 if there are places for none.
+func (l *Lanes[T]) first() int {
+	first := -1
+	for i, w := range l.waiting {
+		if (first < 0 || w.Priority > l.waiting[first].Priority) && l.places.fits(l.each.claims(w.owner)) {
 			first = i
 		}
 	}
-	w := o.waiting[first]
-	o.waiting = slices.Delete(o.waiting, first, first+1)
-	return w.piece, w.priority, true
+	return first
 }

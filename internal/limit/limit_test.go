@@ -229,6 +229,29 @@ func TestShares_Wait(t *testing.T) {
 	assert.Equal(t, 1, s.Taken())
 }
 
+// TestOwnerShares: a Runner with several namespaces leaves the last place to others.
+func TestOwnerShares(t *testing.T) {
+	s := NewOwnerShares(4, PerOwner{Namespace: 2, Runner: 3})
+	ended, end := context.WithCancel(t.Context())
+	end()
+	runner := WithRunner(ended, "greedy")
+	for _, namespace := range []string{"a", "a", "b"} {
+		_, ok := s.Wait(runner, OwnerOf(runner, namespace))
+		require.True(t, ok)
+	}
+	_, ok := s.Wait(runner, OwnerOf(runner, "c"))
+	assert.False(t, ok, "the Runner has its share")
+	_, ok = s.Wait(ended, Owner{"a", "modest"})
+	assert.False(t, ok, "the namespace has its share")
+	leave, ok := s.Wait(ended, Owner{"c", "modest"})
+	require.True(t, ok)
+	_, ok = s.Wait(ended, OwnerOf(ended, ""))
+	assert.False(t, ok, "all are taken")
+	leave()
+	assert.Equal(t, 3, s.shares.Taken())
+	assert.Equal(t, map[string]int{"namespace/a": 2, "namespace/b": 1, "runner/greedy": 3}, s.shares.by)
+}
+
 // TestShares_WaitInOrder: one who came first gets the place before others who ask again and again.
 func TestShares_WaitInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -308,12 +331,12 @@ func TestWorkers_ShareByOwner(t *testing.T) {
 // TestLanes_Drain: an owner whose work does not end leaves a worker to others, and each piece gets
 // its turn once.
 func TestLanes_Drain(t *testing.T) {
-	q, l := workqueue.NewTyped[string](), NewLanes[string](1)
+	q, l := workqueue.NewTyped[string](), NewLanes[string](PerOwner{Namespace: 1})
 	begun, hang := make(chan string, 8), make(chan struct{})
 	var workers sync.WaitGroup
 	for range 2 {
 		workers.Go(func() {
-			l.Drain(q, func(piece string) string { return piece[:1] }, func(piece string) {
+			l.Drain(q, func(piece string) Owner { return Owner{Namespace: piece[:1]} }, func(piece string) {
 				begun <- piece
 				if piece[0] == 's' {
 					<-hang
@@ -335,22 +358,44 @@ func TestLanes_Drain(t *testing.T) {
 	assert.Equal(t, "s3", await.Receive(t, begun, "the second"))
 	q.ShutDown()
 	workers.Wait()
-	assert.Empty(t, l.of)
+	assert.Empty(t, l.busy)
+	assert.Zero(t, l.places.Taken())
 }
 
 func TestLanes_Priority(t *testing.T) {
-	l := NewLanes[string](1)
-	assert.True(t, l.Begin("a", "first", 0))
+	l, a := NewLanes[string](PerOwner{Namespace: 1}), Owner{Namespace: "a"}
+	assert.True(t, l.Begin(a, "first", 0))
 	for _, low := range []string{"low", "also"} {
-		assert.False(t, l.Begin("a", low, -1))
+		assert.False(t, l.Begin(a, low, -1))
 	}
-	assert.False(t, l.Begin("a", "high", 0))
-	assert.False(t, l.Begin("a", "also", 0), "it is more urgent now")
-	for _, want := range []string{"also", "high", "low"} {
-		next, _, _ := l.End("a")
-		assert.Equal(t, want, next)
-		assert.True(t, l.Begin("a", next, 0))
+	assert.False(t, l.Begin(a, "high", 0))
+	assert.False(t, l.Begin(a, "also", 0), "it is more urgent now")
+	last := "first"
+	for _, want := range []Turn[string]{{"also", 0}, {"high", 0}, {"low", -1}} {
+		assert.Equal(t, []Turn[string]{want}, l.End(last))
+		assert.True(t, l.Begin(a, want.Piece, 0))
+		last = want.Piece
 	}
+}
+
+// TestLanes_ByRunner: a Runner with many namespaces has a share in all of them. A place that is
+// free again is not lost when the piece that gets it has another owner by then.
+func TestLanes_ByRunner(t *testing.T) {
+	l := NewLanes[string](PerOwner{Namespace: 1, Runner: 2})
+	assert.True(t, l.Begin(Owner{"a", "greedy"}, "a1", 0))
+	assert.True(t, l.Begin(Owner{"b", "greedy"}, "b1", 0))
+	assert.False(t, l.Begin(Owner{"c", "greedy"}, "c1", 0))
+	assert.False(t, l.Begin(Owner{"a", "modest"}, "a2", 0), "the namespace has its share")
+	assert.True(t, l.Begin(Owner{"d", "modest"}, "d1", 0))
+	assert.Equal(t, []Turn[string]{{"c1", 0}, {"a2", 0}}, l.End("a1"))
+	assert.False(t, l.Begin(Owner{"e", "greedy"}, "e1", 0), "the place is kept")
+	assert.True(t, l.Begin(Owner{"c", "other"}, "c1", 0), "another Runner has put it")
+	assert.Equal(t, []Turn[string]{{"e1", 0}}, l.End("c1"))
+	for _, piece := range []string{"a2", "b1", "d1", "e1"} {
+		assert.Empty(t, l.End(piece))
+	}
+	assert.Empty(t, l.busy)
+	assert.Zero(t, l.places.Taken())
 }
 
 func TestFailures_Wait(t *testing.T) {

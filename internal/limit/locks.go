@@ -22,7 +22,7 @@ func (l *Locks) Lock(ctx context.Context, name string) error {
 }
 
 // Unlock returns a lock, if it was taken.
-func (l *Locks) Unlock(name string) { l.all().release(name) }
+func (l *Locks) Unlock(name string) { l.all().release([]claim{{name: name}}) }
 
 func (l *Locks) all() *Shares {
 	l.once.Do(func() { l.shares = NewShares(math.MaxInt, 1) })

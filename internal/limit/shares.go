@@ -31,9 +31,15 @@ func NewFairShares(all, each int) *Shares {
 	return s
 }
 
+// claim is a name that a place counts for, and how many places the name gets.
+type claim struct {
+	name string
+	most int
+}
+
 // waiter is a caller of Wait.
 type waiter struct {
-	name     string
+	claims   []claim
 	admitted chan struct{} // closed when it has its place
 }
 
@@ -43,23 +49,32 @@ func (s *Shares) Enter(name string) (leave func(), ok bool) { return s.EnterMost
 
 // EnterMost is like Enter for a name that may have fewer places than the others; 0 is as many.
 func (s *Shares) EnterMost(name string, most int) (leave func(), ok bool) {
+	each := s.each
+	if most > 0 {
+		each = min(each, most)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.enter(name, most) {
+	claims := []claim{{name, each}}
+	if !s.enter(claims) {
 		return nil, false
 	}
-	return s.leave(name), true
+	return s.leave(claims), true
 }
 
 // Wait is like Enter, and waits for a place until ctx ends. Those who wait for the same place get
 // it in the order in which they came.
 func (s *Shares) Wait(ctx context.Context, name string) (leave func(), ok bool) {
+	return s.wait(ctx, []claim{{name, s.each}})
+}
+
+func (s *Shares) wait(ctx context.Context, claims []claim) (leave func(), ok bool) {
 	s.mu.Lock()
-	if s.enter(name, 0) {
+	if s.enter(claims) {
 		s.mu.Unlock()
-		return s.leave(name), true
+		return s.leave(claims), true
 	}
-	w := waiter{name, make(chan struct{})}
+	w := waiter{claims, make(chan struct{})}
 	s.waits = append(s.waits, w)
 	s.mu.Unlock()
 	select {
@@ -69,7 +84,7 @@ func (s *Shares) Wait(ctx context.Context, name string) (leave func(), ok bool) 
 			return nil, false
 		}
 	}
-	return s.leave(name), true
+	return s.leave(claims), true
 }
 
 // withdraw is false if the waiter was admitted meanwhile.
@@ -77,42 +92,51 @@ func (s *Shares) withdraw(w waiter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := len(s.waits)
-	s.waits = slices.DeleteFunc(s.waits, func(other waiter) bool { return other == w })
+	s.waits = slices.DeleteFunc(s.waits, func(other waiter) bool { return other.admitted == w.admitted })
 	return len(s.waits) < before
 }
 
+// fits needs s.mu.
+func (s *Shares) fits(claims []claim) bool {
+	return s.taken < s.all && !slices.ContainsFunc(claims, func(c claim) bool {
+		return s.by[c.name] >= c.most || s.fair && s.by[c.name]/2 >= s.all-s.taken
+	})
+}
+
 // enter needs s.mu.
-func (s *Shares) enter(name string, most int) bool {
-	each := s.each
-	if most > 0 {
-		each = min(each, most)
-	}
-	if s.taken >= s.all || s.by[name] >= each || s.fair && s.by[name]/2 >= s.all-s.taken {
+func (s *Shares) enter(claims []claim) bool {
+	if !s.fits(claims) {
 		return false
 	}
 	s.taken++
-	s.by[name]++
+	for _, c := range claims {
+		s.by[c.name]++
+	}
 	return true
 }
 
-// leave returns what returns a place of a name, once.
-func (s *Shares) leave(name string) func() {
-	return sync.OnceFunc(func() { s.release(name) })
+// leave returns what returns a place, once.
+func (s *Shares) leave(claims []claim) func() {
+	return sync.OnceFunc(func() { s.release(claims) })
 }
 
-// release returns a place of a name, if it has one.
-func (s *Shares) release(name string) {
+// release returns a place that counts for these names, if they have one.
+func (s *Shares) release(claims []claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.by[name] == 0 {
-		return
+	for _, c := range claims {
+		if s.by[c.name] == 0 {
+			return
+		}
 	}
 	s.taken--
-	if s.by[name]--; s.by[name] == 0 {
-		delete(s.by, name)
+	for _, c := range claims {
+		if s.by[c.name]--; s.by[c.name] == 0 {
+			delete(s.by, c.name)
+		}
 	}
 	s.waits = slices.DeleteFunc(s.waits, func(w waiter) bool {
-		if !s.enter(w.name, 0) {
+		if !s.enter(w.claims) {
 			return false
 		}
 		close(w.admitted)

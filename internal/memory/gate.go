@@ -32,9 +32,10 @@ const (
 	// givenBack is the size from which memory is returned to the system when work ends: Go would
 	// return it within minutes.
 	givenBack = 16 << 20
-	// ofOwner is how many pieces of one owner's large work are done, or wait in line, at a time.
-	// Its others wait beside the line, where they delay no other owner.
-	ofOwner = 2
+	// ofNamespace and ofRunner are how many pieces of large work in a namespace, and for a Runner,
+	// are done, or wait in line, at a time. Others wait beside the line, where they delay no other
+	// owner.
+	ofNamespace, ofRunner = 2, 3
 	// patience bounds how long work waits for memory: less than a call may take.
 	patience = 20 * time.Second
 	// look is how often work that waits measures again: memory that no work reserved becomes free
@@ -42,9 +43,8 @@ const (
 	look = time.Second
 )
 
-// Gate admits work. Large work is admitted in the order in which it came, of
-// one owner a little at a time. Small work does not queue
-// behind it, and has a part of the memory for itself.
+// Gate admits work. Large work is admitted in the order in which it came, of one owner a little at
+// a time. Small work does not queue behind it, and has a part of the memory for itself.
 type Gate struct {
 	measure  func() (m cgroup.Memory, limited bool)
 	giveBack func() // returns unused memory to the system
@@ -52,7 +52,7 @@ type Gate struct {
 	small    int64               // bytes of the largest small work
 	smalls   *semaphore.Weighted // bytes of all small work
 
-	owners  *limit.Shares
+	owners  *limit.OwnerShares
 	line    chan struct{} // held by the first in line
 	changed chan struct{} // work has ended
 
@@ -63,7 +63,7 @@ type Gate struct {
 
 // New returns a gate for a process whose control group is measured by measure.
 func New(measure func() (cgroup.Memory, bool)) *Gate {
-	g := &Gate{measure: measure, giveBack: debug.FreeOSMemory, patience: patience, owners: limit.NewShares(math.MaxInt, ofOwner), line: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	g := &Gate{measure: measure, giveBack: debug.FreeOSMemory, patience: patience, owners: limit.NewOwnerShares(math.MaxInt, limit.PerOwner{Namespace: ofNamespace, Runner: ofRunner}), line: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 	all := keptOf(g.limit()) / 2
 	g.small, g.smalls = min(all, mostSmall), semaphore.NewWeighted(all)
 	return g
@@ -75,34 +75,47 @@ var process = sync.OnceValue(func() *Gate {
 })
 
 // Acquire is Gate.Acquire of this process' gate.
-func Acquire(ctx context.Context, owner, work string, bytes int64) (*Hold, error) {
-	return process().Acquire(ctx, owner, work, bytes)
+func Acquire(ctx context.Context, namespace, work string, bytes int64) (*Hold, error) {
+	return process().Acquire(ctx, namespace, work, bytes)
+}
+
+// AcquireSlow is Gate.AcquireSlow of this process' gate.
+func AcquireSlow(ctx context.Context, namespace, work string, bytes int64) (*Hold, error) {
+	return process().AcquireSlow(ctx, namespace, work, bytes)
 }
 
 // Acquire waits until work that takes so many bytes fits. It refuses what can never fit, and what
-// does not fit in time, with an error for the sender of a command. owner is for whom it is done: a
-// namespace, or empty for the agent itself. work names it in errors: "rendering a chart". The
-// caller releases the hold. Work that has a hold must not wait for another one; see Hold.Grow.
-func (g *Gate) Acquire(ctx context.Context, owner, work string, bytes int64) (*Hold, error) {
-	limit := g.limit()
-	if bytes > limit-keptOf(limit) {
+// does not fit in time, with an error for the sender of a command. The work is done for a
+// namespace, empty for the agent itself, and for the Runner of ctx (limit.WithRunner). work names
+// it in errors: "rendering a chart". The caller releases the hold. Work that has a hold must not
+// wait for another one; see Hold.Grow.
+func (g *Gate) Acquire(ctx context.Context, namespace, work string, bytes int64) (*Hold, error) {
+	return g.acquire(ctx, namespace, work, bytes, bytes <= g.small)
+}
+
+// AcquireSlow is like Acquire for work that waits for a server of others. It is always large work:
+// the memory for small work would be held for minutes.
+func (g *Gate) AcquireSlow(ctx context.Context, namespace, work string, bytes int64) (*Hold, error) {
+	return g.acquire(ctx, namespace, work, bytes, false)
+}
+
+func (g *Gate) acquire(ctx context.Context, namespace, work string, bytes int64, small bool) (*Hold, error) {
+	all := g.limit()
+	if bytes > all-keptOf(all) {
 		return nil, problem.Errorf(problem.TooLarge, "make it smaller, or give the agent more memory (resources.limits.memory and goMemLimit)",
-			"%s takes up to %d MiB of memory; of its limit of %d MiB the agent gives at most %d MiB to one command", work, mib(bytes), limit>>20, (limit-keptOf(limit))>>20)
+			"%s takes up to %d MiB of memory; of its limit of %d MiB the agent gives at most %d MiB to one command", work, mib(bytes), all>>20, (all-keptOf(all))>>20)
 	}
 	waiting, cancel := context.WithTimeout(ctx, g.patience)
 	defer cancel()
-	if bytes <= g.small {
+	if small {
 		if g.smalls.Acquire(waiting, bytes) != nil {
 			return nil, g.refuse(ctx, work, bytes)
 		}
 		return &Hold{gate: g, work: work, bytes: bytes, small: true}, nil
 	}
-	leave := func() {}
-	if owner != "" {
-		var ok bool
-		if leave, ok = g.owners.Wait(waiting, owner); !ok {
-			return nil, g.refuse(ctx, work, bytes)
-		}
+	leave, ok := g.owners.Wait(waiting, limit.OwnerOf(ctx, namespace))
+	if !ok {
+		return nil, g.refuse(ctx, work, bytes)
 	}
 	hold, err := g.large(ctx, waiting, work, bytes)
 	if err != nil {

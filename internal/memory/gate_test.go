@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cgroup"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/memory"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
@@ -102,6 +103,44 @@ func TestAcquire_SharesByOwner(t *testing.T) {
 		assert.Equal(t, 19*time.Second, time.Since(began), "it waits for the two that came before it alone")
 		hold.Release()
 		greedy.Wait()
+	})
+}
+
+// TestAcquire_SharesByRunner: a Runner with work in many namespaces leaves room in the line for
+// other Runners.
+func TestAcquire_SharesByRunner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := memory.New((&group{}).measure)
+		var greedy sync.WaitGroup
+		for n := range 6 {
+			greedy.Go(func() {
+				if h, err := g.Acquire(limit.WithRunner(t.Context(), "greedy"), fmt.Sprint(n), "work", 70<<20); err == nil {
+					time.Sleep(19 * time.Second)
+					h.Release()
+				}
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		hold, err := g.Acquire(limit.WithRunner(t.Context(), "modest"), "another", "work", 70<<20)
+		require.NoError(t, err)
+		assert.Equal(t, 19*time.Second, time.Since(began), "of the other Runner, three came before it")
+		hold.Release()
+		greedy.Wait()
+	})
+}
+
+// TestAcquire_SlowLeavesSmall: work that waits for servers of others does not hold the memory of
+// small work.
+func TestAcquire_SlowLeavesSmall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := memory.New((&group{}).measure)
+		slow, err := g.AcquireSlow(t.Context(), "shop", "a commit", 8<<20)
+		require.NoError(t, err)
+		defer slow.Release()
+		small, err := g.Acquire(t.Context(), "other", "small", 8<<20)
+		require.NoError(t, err)
+		small.Release()
 	})
 }
 

@@ -101,7 +101,7 @@ func (a *applier) allowed(o *object, i runnerapi.Intent) error {
 
 // remote returns the repository, with the credentials of the Secret that the spec names.
 func (a *applier) remote(ctx context.Context, o *object) (git.Remote, error) {
-	r := git.Remote{URL: o.Spec.URL, Owner: o.Namespace, Proxy: a.Proxy, Guard: a.Guard}
+	r := git.Remote{URL: o.Spec.URL, Namespace: o.Namespace, Proxy: a.Proxy, Guard: a.Guard}
 	if o.Spec.Credentials == "" {
 		return r, nil
 	}

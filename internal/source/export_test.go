@@ -5,9 +5,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -26,8 +28,21 @@ func (k *Keeper) UseBefore(f func(context.Context, runnerapi.AuditRecord) error)
 // Look updates one source, and returns when to look again.
 func (k *Keeper) Look(ctx context.Context, key runnerapi.Key) time.Duration { return k.look(ctx, key) }
 
-// Add has a Keeper look at sources.
-func (k *Keeper) Add(sources ...runnerapi.Key) {
+// Add has a Keeper look at sources that a Runner has put.
+func (k *Keeper) Add(runner string, sources ...runnerapi.Key) {
+	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	for _, key := range sources {
+		o := newObject(key)
+		o.Annotations = map[string]string{objectmeta.ChangedBy: runner}
+		u, err := o.write()
+		if err == nil {
+			err = store.Add(u)
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	k.keepStores(append(k.stores, store))
 	for _, key := range sources {
 		k.work.Add(key)
 	}

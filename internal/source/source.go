@@ -1,6 +1,6 @@
 // Package source follows Git repositories: it keeps an App, or a set of manifests, in a namespace
 // as a repository has it. Each followed source is a custom resource in that namespace, so it
-// outlives the agent. The leader checks the repositories, two at a time.
+// outlives the agent. The leader checks the repositories, three at a time.
 //
 // Package source/git fetches files, and package render turns them into manifests, in a process of
 // its own. Others apply the result, in the name of the Runner that put the source, and within what
@@ -30,9 +30,9 @@ import (
 )
 
 // workers is how many sources are handled at once, as far as there is memory for them
-// (internal/memory). workersOfNamespace is how many of one namespace: its Git servers may be
-// slow.
-const workers, workersOfNamespace = 2, 1
+// (internal/memory). workersOfNamespace is how many of one namespace, and workersOfRunner how many
+// that one Runner has put: their Git servers may be slow.
+const workers, workersOfNamespace, workersOfRunner = 3, 1, 2
 
 // Apps deploys what a source of type app brings.
 type Apps interface {
@@ -100,7 +100,7 @@ type Keeper struct {
 	now    func() time.Time
 	wake   wake.Signal
 	work   workqueue.TypedDelayingInterface[runnerapi.Key]
-	lanes  *limit.Lanes[runnerapi.Key] // by namespace
+	lanes  *limit.Lanes[runnerapi.Key]
 
 	cluster    *cluster
 	builder    *builder
@@ -129,7 +129,7 @@ func New(decide func(runnerapi.Intent) error, c Config) *Keeper {
 	revoked := &revokedRunners{}
 	return &Keeper{
 		config: c, now: time.Now, wake: wake.New(), work: workqueue.NewTypedDelayingQueue[runnerapi.Key](),
-		lanes:   limit.NewLanes[runnerapi.Key](workersOfNamespace),
+		lanes:   limit.NewLanes[runnerapi.Key](limit.PerOwner{Namespace: workersOfNamespace, Runner: workersOfRunner}),
 		cluster: cluster, builder: builder, cleanup: cleanup, revoked: revoked,
 		reconciler: &reconciler{
 			apps: c.Apps, manifests: c.Manifests, applier: applier, builder: builder, cleanup: cleanup,

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
@@ -166,7 +167,7 @@ func asked(u *unstructured.Unstructured) [3]string {
 
 // drain handles sources until the queue is shut down.
 func (k *Keeper) drain(ctx context.Context) {
-	k.lanes.Drain(k.work, func(key runnerapi.Key) string { return key.Namespace }, func(key runnerapi.Key) {
+	k.lanes.Drain(k.work, k.ownerOf, func(key runnerapi.Key) {
 		next := soon // it may lead again before follow ends, whose informers then report nothing new
 		if ctx.Err() == nil && k.config.Leads() {
 			next = k.look(ctx, key)
@@ -175,6 +176,21 @@ func (k *Keeper) drain(ctx context.Context) {
 			k.work.AddAfter(key, next)
 		}
 	})
+}
+
+// ownerOf returns for whom a source is followed; for one that is gone, the namespace alone.
+func (k *Keeper) ownerOf(key runnerapi.Key) limit.Owner {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	o := limit.Owner{Namespace: key.Namespace}
+	for _, store := range k.stores {
+		if in, there, _ := store.GetByKey(key.String()); there {
+			if u, ok := in.(*unstructured.Unstructured); ok {
+				o.Runner = u.GetAnnotations()[objectmeta.ChangedBy]
+			}
+		}
+	}
+	return o
 }
 
 // look updates one source, and returns when to look again; 0 for not before it changes.
@@ -202,6 +218,7 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 		k.config.Log.Warn().Err(err).Stringer("source", key).Msg("failed to read the source; retrying")
 		return soon
 	}
+	ctx = limit.WithRunner(ctx, o.caller().Runner)
 	status, next := k.reconciler.reconcile(ctx, o)
 	if ctx.Err() != nil {
 		return soon

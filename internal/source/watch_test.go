@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -103,8 +104,16 @@ func TestSource_BacksOff(t *testing.T) {
 	})
 }
 
-// TestSource_ShareByNamespace: sources that take long leave a worker to those of others.
-func TestSource_ShareByNamespace(t *testing.T) {
+// TestSource_Shares: sources of a namespace, or of a Runner, that take long leave a worker to those
+// of others.
+func TestSource_Shares(t *testing.T) {
+	t.Run("by namespace", func(t *testing.T) { shares(t, "slow", "slow", "slow") })
+	t.Run("by Runner", func(t *testing.T) { shares(t, "slow-1", "slow-2", "slow-3") })
+}
+
+// shares has a Runner's sources in these namespaces be looked at before one of another Runner.
+func shares(t *testing.T, slow ...string) {
+	t.Helper()
 	heard := make(chan struct{})
 	heardOnce := sync.OnceFunc(func() { close(heard) })
 	k := keeperOf(func(r *http.Request) (*http.Response, error) {
@@ -115,7 +124,10 @@ func TestSource_ShareByNamespace(t *testing.T) {
 		heardOnce()
 		return nil, errors.New("connection refused")
 	})
-	k.Add(runnerapi.Key{Namespace: "slow", Name: "a"}, runnerapi.Key{Namespace: "slow", Name: "b"}, runnerapi.Key{Namespace: "other", Name: "c"})
+	for n, namespace := range slow {
+		k.Add("greedy", runnerapi.Key{Namespace: namespace, Name: strconv.Itoa(n)})
+	}
+	k.Add("modest", runnerapi.Key{Namespace: "other", Name: "c"})
 	await.Background(t, "the Keeper", k.Run)
 	await.Closed(t, heard, "a look at another namespace's source")
 }

@@ -22,7 +22,7 @@ type turns struct {
 func newTurns(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) queue {
 	return &turns{
 		PriorityQueue: priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = limiter }),
-		lanes:         limit.NewLanes[reconcile.Request](workersOfNamespace),
+		lanes:         limit.NewLanes[reconcile.Request](limit.PerOwner{Namespace: workersOfNamespace}),
 	}
 }
 
@@ -36,7 +36,7 @@ func (q *turns) Get() (item reconcile.Request, shutdown bool) {
 func (q *turns) GetWithPriority() (item reconcile.Request, priority int, shutdown bool) {
 	for {
 		item, priority, shutdown = q.PriorityQueue.GetWithPriority()
-		if shutdown || q.lanes.Begin(item.Namespace, item, priority) {
+		if shutdown || q.lanes.Begin(limit.Owner{Namespace: item.Namespace}, item, priority) {
 			return item, priority, shutdown
 		}
 		q.PriorityQueue.Done(item)
@@ -45,8 +45,9 @@ func (q *turns) GetWithPriority() (item reconcile.Request, priority int, shutdow
 
 // Done implements workqueue.TypedInterface. The namespace's next item follows at once.
 func (q *turns) Done(item reconcile.Request) {
+	turns := q.lanes.End(item)
 	q.PriorityQueue.Done(item)
-	if next, priority, ok := q.lanes.End(item.Namespace); ok {
-		q.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, next)
+	for _, next := range turns {
+		q.AddWithOpts(priorityqueue.AddOpts{Priority: &next.Priority}, next.Piece)
 	}
 }

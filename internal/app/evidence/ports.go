@@ -59,7 +59,7 @@ type portsOf struct {
 func newPorts(store *appcache.Store, reach podport.Reach, leads func() bool, now func() time.Time) *ports {
 	return &ports{
 		reach: reach, leads: leads, now: now, store: store,
-		queue: workqueue.NewTypedDelayingQueue[types.UID](), lanes: limit.NewLanes[types.UID](portTriersOfNamespace),
+		queue: workqueue.NewTypedDelayingQueue[types.UID](), lanes: limit.NewLanes[types.UID](limit.PerOwner{Namespace: portTriersOfNamespace}),
 		pods: map[types.UID]*portsOf{},
 	}
 }
@@ -70,20 +70,20 @@ func (p *ports) run(ctx context.Context) {
 	var work sync.WaitGroup
 	for range portTriers {
 		work.Go(func() {
-			p.lanes.Drain(p.queue, p.namespaceOf, func(uid types.UID) { p.try(ctx, uid) })
+			p.lanes.Drain(p.queue, p.ownerOf, func(uid types.UID) { p.try(ctx, uid) })
 		})
 	}
 	work.Wait()
 }
 
-// namespaceOf returns a pod's namespace; empty if the pod is gone.
-func (p *ports) namespaceOf(uid types.UID) string {
+// ownerOf returns a pod's namespace; none if the pod is gone.
+func (p *ports) ownerOf(uid types.UID) limit.Owner {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if known := p.pods[uid]; known != nil {
-		return known.app.Namespace
+		return limit.Owner{Namespace: known.app.Namespace}
 	}
-	return ""
+	return limit.Owner{}
 }
 
 // of returns the results for an App's pods, and schedules the first tries of new pods. It forgets

@@ -23,9 +23,9 @@ import (
 // Remote is a repository and how to get at it.
 type Remote struct {
 	URL string
-	// Owner is the namespace whose memory is taken (internal/memory).
-	Owner string
-	Auth  Auth
+	// Namespace is the one whose memory is taken (internal/memory).
+	Namespace string
+	Auth      Auth
 	// Proxy returns the proxy for HTTPS; nil means none. SSH uses none.
 	Proxy proxy.Func
 	// Guard decides to which hosts and addresses the agent connects.
@@ -67,12 +67,12 @@ func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known st
 	if at.hash.String() == known {
 		return known, nil, nil
 	}
-	pack, err := reserved(ctx, r.Owner, at, l)
+	pack, err := reserved(ctx, r.Namespace, at, l)
 	if err != nil {
 		return "", nil, err
 	}
 	// Objects are unpacked, and then files made of them. The pack is in memory already.
-	hold, err := memory.Acquire(ctx, r.Owner, "a commit of "+at.host, 2*l.Unpacked)
+	hold, err := memory.Acquire(ctx, r.Namespace, "a commit of "+at.host, 2*l.Unpacked)
 	if err != nil {
 		return "", nil, err
 	}
@@ -163,8 +163,8 @@ func resolve(refs *packp.AdvRefs, ref runnerapi.GitRef) (plumbing.Hash, error) {
 }
 
 // reserved gets a pack within the memory for it. A slow server holds up no more than that.
-func reserved(ctx context.Context, owner string, at *located, l Limits) ([]byte, error) {
-	hold, err := memory.Acquire(ctx, owner, "a commit of "+at.host, l.Pack)
+func reserved(ctx context.Context, namespace string, at *located, l Limits) ([]byte, error) {
+	hold, err := memory.AcquireSlow(ctx, namespace, "a commit of "+at.host, l.Pack)
 	if err != nil {
 		return nil, err
 	}

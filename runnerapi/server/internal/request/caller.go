@@ -3,6 +3,7 @@ package request
 import (
 	"context"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -14,7 +15,8 @@ func Caller(ctx context.Context) runnerapi.Caller {
 	return c
 }
 
-// WithCaller returns a context of a call of this sender.
+// WithCaller returns a context of a call of this sender, to whose shares (internal/limit) the work
+// counts.
 func WithCaller(ctx context.Context, c runnerapi.Caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, c)
+	return context.WithValue(limit.WithRunner(ctx, c.Runner), callerKey{}, c)
 }
