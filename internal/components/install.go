@@ -209,7 +209,7 @@ func goOn(cfg *action.Configuration, last *release.Release, component string) er
 	if !last.Info.Status.IsPending() {
 		return nil
 	}
-	if age := time.Since(last.Info.LastDeployed); age < brokenAfter {
+	if age := time.Since(last.Info.LastDeployed); age.Abs() < brokenAfter {
 		return problem.Errorf(problem.Busy, fmt.Sprintf("wait for its end; a run counts as interrupted after %s", brokenAfter),
 			"another run is at work on release %s since %s", last.Name, age.Round(time.Second))
 	}

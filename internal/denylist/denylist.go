@@ -1,7 +1,7 @@
 // Package denylist defines which objects the agent never applies on behalf of others, from sets of
-// manifests, Git sources and charts. Regardless of the policy, no such object may change the
-// agent's own role, the cluster owner's policy, or the marks by which the agent identifies its
-// objects.
+// manifests, Git sources and charts, and which names no call may give to ConfigMaps and Secrets.
+// Regardless of the policy, no such object may change the agent's own role, the cluster owner's
+// policy, or the names and marks by which the agent identifies its objects.
 package denylist
 
 import (
@@ -68,7 +68,7 @@ func (a Agent) Check(u *unstructured.Unstructured) error {
 			return err
 		}
 	}
-	if err := name(kind, u.GetName()); err != nil {
+	if err := CheckName(kind, u.GetName()); err != nil {
 		return err
 	}
 	return marks(u)
@@ -86,7 +86,7 @@ func (a Agent) CheckRemoval(u *unstructured.Unstructured) error {
 		return stays("whatever is in a namespace goes with it")
 	case kind == "Node":
 		return stays("it is not a manifest of an application")
-	case name(kind, u.GetName()) != nil:
+	case CheckName(kind, u.GetName()) != nil:
 		return stays("names like this one are those that the agent, or Helm, keeps for its own objects")
 	}
 	return nil
@@ -139,8 +139,8 @@ func (a Agent) namespace(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// name refuses names by which the agent, or Helm, finds its own objects.
-func name(kind, name string) error {
+// CheckName refuses names by which the agent, or Helm, finds its own objects.
+func CheckName(kind, name string) *problem.Error {
 	const fix = "choose another name"
 	switch {
 	case kind == "ConfigMap" && strings.HasPrefix(name, Inventory):

@@ -40,9 +40,10 @@ type holding struct {
 }
 
 // live reports whether the holder may still be running. It is not if it does not renew, or if it is
-// an earlier process of this replica.
+// an earlier process of this replica. A time in the future is no renewal, but for a clock that is
+// fast.
 func (h holding) live(r *Releases, now time.Time) bool {
-	return (h.Holder == r.holder || h.Replica != r.opts.Replica) && now.Sub(h.Renewed) < staleAfter
+	return (h.Holder == r.holder || h.Replica != r.opts.Replica) && now.Sub(h.Renewed).Abs() < staleAfter
 }
 
 // lock is a lock that this process holds.

@@ -41,6 +41,18 @@ func TestLock_ExpiredWritesNothing(t *testing.T) {
 	assert.Len(t, errs, 1)
 }
 
+// TestLock_FutureRenewal: a lock that another client wrote, with a time far ahead, blocks no
+// release.
+func TestLock_FutureRenewal(t *testing.T) {
+	now := time.Now()
+	for ahead, live := range map[time.Duration]bool{
+		0: true, staleAfter / 2: true, -staleAfter / 2: true, staleAfter: false, -staleAfter: false, 24 * 365 * time.Hour: false,
+	} {
+		assert.Equal(t, live, holding{Holder: "other", Replica: "other", Renewed: now.Add(ahead)}.live(&Releases{}, now), ahead)
+		assert.Equal(t, ahead.Abs() > theirsAfter, record{version: 1, updated: now.Add(ahead)}.abandoned(now), ahead)
+	}
+}
+
 // slowMaps has one ConfigMap, and answers an update when it is told to. A caller who no longer
 // waits does not hear that it was carried out.
 type slowMaps struct {

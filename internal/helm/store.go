@@ -175,7 +175,7 @@ func ours(history []record) bool {
 // abandoned reports whether a pending revision has no running command. The agent's own revision has
 // none once no replica holds the lock; a foreign one has none after too long a time.
 func (r record) abandoned(now time.Time) bool {
-	return r.mark == strconv.Itoa(r.version) || r.status == common.StatusUninstalling && r.mark != "" || now.Sub(r.updated) > theirsAfter
+	return r.mark == strconv.Itoa(r.version) || r.status == common.StatusUninstalling && r.mark != "" || now.Sub(r.updated).Abs() > theirsAfter
 }
 
 // driverFor returns Helm's driver for revisions, bound to a context, since its methods take none.

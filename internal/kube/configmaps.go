@@ -25,7 +25,7 @@ func (k *Client) ConfigMaps() ConfigMaps { return ConfigMaps{k} }
 
 func (k ConfigMaps) objects() objects[*corev1.ConfigMap] {
 	return objects[*corev1.ConfigMap]{
-		k.Client, "config map", "configmap", func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+		k.Client, "config map", "ConfigMap", func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
 		func(ctx context.Context, o *corev1.ConfigMap) (string, error) {
 			cm, err := k.wireConfigMap(ctx, o, false)
 			return cm.Digest, err

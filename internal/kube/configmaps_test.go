@@ -54,6 +54,29 @@ func TestConfigMap_Lifecycle(t *testing.T) {
 	assert.Empty(t, digest)
 }
 
+// TestContents_ReservedNames: no call takes a name by which the agent, or Helm, finds its own
+// objects.
+func TestContents_ReservedNames(t *testing.T) {
+	k := asAgent(t, kubetest.ControlPlane(t))
+	refused := func(err error, says string) {
+		t.Helper()
+		p := problemOf(t, err)
+		assert.Equal(t, runnerapi.CodeForbidden, p.Code)
+		assert.Equal(t, "path.name", p.Field)
+		assert.Contains(t, p.Detail, says)
+	}
+	for name, says := range map[string]string{
+		"pipeops-release-victim": "locks of releases", "pipeops-set-victim": "inventories of sets", "pipeops-agent-mine": "the agent keeps",
+	} {
+		_, err := k.ConfigMaps().Set(t.Context(), key(production, name), runnerapi.ConfigMapSpec{}, byTest)
+		refused(err, says)
+	}
+	for name, says := range map[string]string{"sh.helm.release.v1.second.v1": "Helm keeps releases", "pipeops-agent-mine": "the agent keeps"} {
+		_, err := k.Secrets().Set(t.Context(), key(production, name), runnerapi.SecretSpec{}, byTest)
+		refused(err, says)
+	}
+}
+
 // TestConfigMap_DelayedPutKeepsNewer has a write come again after a newer one: from a
 // replica that was held in the middle of it, while another carried it out.
 func TestConfigMap_DelayedPutKeepsNewer(t *testing.T) {

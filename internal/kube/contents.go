@@ -3,10 +3,12 @@ package kube
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/denylist"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -27,7 +29,7 @@ func (k *Client) Contents() Contents { return Contents{k} }
 type objects[O client.Object] struct {
 	*Client
 	what  string // for messages
-	kind  string // for kubectl
+	kind  string
 	fresh func() O
 	// digest returns the digest of an object's content, as Runners read it.
 	digest func(context.Context, O) (string, error)
@@ -35,6 +37,9 @@ type objects[O client.Object] struct {
 
 // put creates the object or fills the existing one.
 func (c objects[O]) put(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions, fill func(O) error) (o O, err error) {
+	if reserved := denylist.CheckName(c.kind, key.Name); reserved != nil {
+		return o, reserved.WithField("path.name")
+	}
 	err = c.races.Run(ctx, c.kind+"/"+key.String(), func() error {
 		o, err = c.tryPut(ctx, key, opts, fill)
 		return err
@@ -56,7 +61,7 @@ func (c objects[O]) tryPut(ctx context.Context, key runnerapi.Key, opts runnerap
 		return o, err
 	case !objectmeta.IsManaged(o):
 		return o, problem.Errorf(problem.Conflict,
-			fmt.Sprintf("use another name, or delete the existing one (kubectl -n %s delete %s %s)", key.Namespace, c.kind, key.Name),
+			fmt.Sprintf("use another name, or delete the existing one (kubectl -n %s delete %s %s)", key.Namespace, strings.ToLower(c.kind), key.Name),
 			"%s %s exists and was not created through the agent", c.what, key).WithField("path.name")
 	}
 	if !objectmeta.RecordCommand(o, opts.Command) {

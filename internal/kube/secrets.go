@@ -23,7 +23,7 @@ func (k *Client) Secrets() Secrets { return Secrets{k} }
 
 func (k Secrets) objects() objects[*corev1.Secret] {
 	return objects[*corev1.Secret]{
-		k.Client, "secret", "secret", func() *corev1.Secret { return &corev1.Secret{} },
+		k.Client, "secret", "Secret", func() *corev1.Secret { return &corev1.Secret{} },
 		func(ctx context.Context, o *corev1.Secret) (string, error) {
 			s, err := k.describe(ctx, o)
 			return s.Digest, err
