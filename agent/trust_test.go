@@ -111,10 +111,8 @@ func TestPolicy_TrustsPinnedKeys(t *testing.T) {
 	require.NoError(t, err)
 
 	await.Until(t, "the refusals are in the audit log", func() bool { // which is written behind the handshakes
-		list, err := holding(t, ops, id).Audit().List(t.Context(), -1, 100)
+		list, err := holding(t, ops, id).Audit().Find(t.Context(), runnerapi.AuditFilter{Command: runnerapi.AuditConnect})
 		require.NoError(t, err)
-		return slices.ContainsFunc(list.Items, func(r runnerapi.AuditRecord) bool {
-			return r.Command == runnerapi.AuditConnect && r.Code == transport.RefusedNotPinned
-		})
+		return slices.ContainsFunc(list.Items, func(c runnerapi.AuditCall) bool { return c.Code == transport.RefusedNotPinned })
 	})
 }

@@ -79,19 +79,6 @@ func (r AuditRecord) KubernetesCall() string {
 	return strings.TrimSpace(args.Verb + " " + args.Path)
 }
 
-// AuditHead is the end of the log. A copy of it shows later whether the log was truncated before
-// that point or restarted.
-type AuditHead struct {
-	Seq  int64  `json:"seq" doc:"Number of the last record; 0 for none."`
-	Hash string `json:"hash" doc:"Its hash."`
-}
-
-// AuditList is a part of the log.
-type AuditList struct {
-	Items []AuditRecord `json:"items" nullable:"false" doc:"Oldest first."`
-	Head  AuditHead     `json:"head" doc:"The end of the whole log."`
-}
-
 // AuditHash returns the hash of a stored record.
 func AuditHash(line []byte) string {
 	sum := sha256.Sum256(line)

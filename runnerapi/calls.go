@@ -267,8 +267,8 @@ func Calls() []Call {
 			"DELETE", pipelineRoute, "delete-pipeline", Writes, []string{"Pipelines().Delete"}, "pipeline delete", thenGone, "",
 			"pipeops-runner pipeline delete shop release",
 		}, {
-			"GET", "/v1/audit", "list-audit", Reads, []string{"Audit().List"}, "audit", read, "",
-			"pipeops-runner audit shop --limit 20",
+			"GET", "/v1/audit", "list-audit", Reads, []string{"Audit().Find", "Audit().List"}, "audit", read, "",
+			"pipeops-runner audit shop --app production/web --since 2h",
 		}, {
 			"GET", "/v1/nodes", "list-nodes", Reads, []string{"Nodes().List"}, "node list", read, "",
 			"pipeops-runner node list shop",

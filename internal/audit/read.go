@@ -31,8 +31,8 @@ func (l *Log) List(ctx context.Context, after int64, limit int) (runnerapi.Audit
 	return Read(ctx, l.store, after, limit)
 }
 
-// Read returns records after a number, oldest first; the last ones if the number is negative. It
-// leaves out damaged ones, which Verify reports.
+// Read returns at most limit records after a number, oldest first. It leaves out damaged ones,
+// which Verify reports.
 func Read(ctx context.Context, s Store, after int64, limit int) (runnerapi.AuditList, error) {
 	var list runnerapi.AuditList
 	all, err := s.List(ctx)
@@ -41,9 +41,6 @@ func Read(ctx context.Context, s Store, after int64, limit int) (runnerapi.Audit
 	}
 	if list.Head, err = Head(ctx, s); err != nil {
 		return list, fmt.Errorf("audit: %w", err)
-	}
-	if after < 0 {
-		return list, readLast(ctx, s, all, limit, &list)
 	}
 	for i, first := range all {
 		if i+1 < len(all) && all[i+1] <= after+1 {
@@ -55,7 +52,7 @@ func Read(ctx context.Context, s Store, after int64, limit int) (runnerapi.Audit
 		}
 		for _, r := range b.records() {
 			if r.Seq > after && len(list.Items) < limit {
-				list.Items = append(list.Items, r)
+				list.Items = append(list.Items, runnerapi.AuditCall{AuditRecord: r})
 			}
 		}
 		if len(list.Items) >= limit {
@@ -63,16 +60,4 @@ func Read(ctx context.Context, s Store, after int64, limit int) (runnerapi.Audit
 		}
 	}
 	return list, nil
-}
-
-func readLast(ctx context.Context, s Store, all []int64, limit int, list *runnerapi.AuditList) error {
-	for i := len(all) - 1; i >= 0 && len(list.Items) < limit; i-- {
-		b, err := get(ctx, s, all[i])
-		if err != nil {
-			return err
-		}
-		list.Items = append(b.records(), list.Items...)
-	}
-	list.Items = list.Items[max(0, len(list.Items)-limit):]
-	return nil
 }

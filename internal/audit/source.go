@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // stored is a store as a Source. The place of a record is its number.
@@ -53,17 +55,22 @@ func (s stored) after(place int64) int {
 	return i
 }
 
-// Search finds calls in a store.
-func Search(ctx context.Context, s Store, f Filter) (Found, error) {
+// Find implements backend.Auditor.
+func (l *Log) Find(ctx context.Context, f runnerapi.AuditFilter, visible func(namespace string) bool) (runnerapi.AuditList, error) {
+	return Search(ctx, l.store, f, visible)
+}
+
+// Search finds calls in a store as Find does.
+func Search(ctx context.Context, s Store, f runnerapi.AuditFilter, visible func(namespace string) bool) (runnerapi.AuditList, error) {
 	head, err := Head(ctx, s)
 	if err != nil {
-		return Found{}, fmt.Errorf("audit: %w", err)
+		return runnerapi.AuditList{}, fmt.Errorf("audit: %w", err)
 	}
 	batches, err := s.List(ctx)
 	if err != nil {
-		return Found{}, fmt.Errorf("audit: %w", err)
+		return runnerapi.AuditList{}, fmt.Errorf("audit: %w", err)
 	}
-	found, err := Find(ctx, stored{s, batches}, f)
+	found, err := Find(ctx, stored{s, batches}, f, visible)
 	found.Head = head
 	return found, err
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/moment"
 )
 
 // Group returns a command that only holds others.
@@ -38,7 +40,7 @@ func RangeArgs(least int, names ...string) cobra.PositionalArgs {
 			return nil
 		}
 		if n := len(args); n > len(names) && cmd.Flags().Changed("wait") {
-			if _, err := ParseDuration(args[n-1]); err == nil {
+			if _, err := moment.Duration(args[n-1]); err == nil {
 				return Usage(fmt.Errorf("the time to wait is given with an equals sign: --wait=%s", args[n-1]))
 			}
 		}

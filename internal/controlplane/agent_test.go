@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -143,17 +142,17 @@ func TestAgentAudit_Kept(t *testing.T) {
 	other := auditChain(t, "somebody else", 3)
 	assert.EqualValues(t, 6, send(false, other...), "another log is not taken for this one")
 	assert.EqualValues(t, 3, send(true, other...), "but noted when the agent has no other")
-	found, err := p.admin.Agents.Audit(t.Context(), "shop", audit.Filter{})
+	found, err := p.admin.Agents.Audit(t.Context(), "shop", runnerapi.AuditFilter{})
 	require.NoError(t, err)
-	require.Len(t, found.Calls, 9)
-	assert.Equal(t, []bool{false, false, true, false}, []bool{found.Calls[0].Broken, found.Calls[1].Broken, found.Calls[2].Broken, found.Calls[3].Broken})
+	require.Len(t, found.Items, 9)
+	assert.Equal(t, []bool{false, false, true, false}, []bool{found.Items[0].Broken, found.Items[1].Broken, found.Items[2].Broken, found.Items[3].Broken})
 	assert.EqualValues(t, 3, found.Head.Seq)
-	found, err = p.admin.Agents.Audit(t.Context(), "shop", audit.Filter{By: "somebody else", Limit: 2})
+	found, err = p.admin.Agents.Audit(t.Context(), "shop", runnerapi.AuditFilter{By: "somebody else", Limit: 2})
 	require.NoError(t, err)
-	require.Len(t, found.Calls, 2)
-	found, err = p.admin.Agents.Audit(t.Context(), "shop", audit.Filter{By: "somebody else", Limit: 2, Before: found.Older})
+	require.Len(t, found.Items, 2)
+	found, err = p.admin.Agents.Audit(t.Context(), "shop", runnerapi.AuditFilter{By: "somebody else", Limit: 2, Before: found.Older})
 	require.NoError(t, err)
-	assert.Len(t, found.Calls, 1, "the third, and no other")
+	assert.Len(t, found.Items, 1, "the third, and no other")
 	assert.Zero(t, found.Older)
 
 	_, err = c.client.Audit(t.Context(), controlapi.AuditRequest{Lines: []string{"nonsense"}})

@@ -73,8 +73,13 @@ func (l *auditLog) Keep(_ context.Context, r runnerapi.AuditRecord) error {
 	return nil
 }
 
-// Audit implements backend.Auditor.
+// List implements backend.Auditor.
 func (l *auditLog) List(context.Context, int64, int) (runnerapi.AuditList, error) {
+	return runnerapi.AuditList{}, nil
+}
+
+// Find implements backend.Auditor.
+func (l *auditLog) Find(context.Context, runnerapi.AuditFilter, func(string) bool) (runnerapi.AuditList, error) {
 	return runnerapi.AuditList{}, nil
 }
 

@@ -463,7 +463,7 @@ func TestConsole_SearchesAudit(t *testing.T) {
 	require.Equal(t, http.StatusOK, status, body)
 	assert.Equal(t, 1, strings.Count(body, ">create-token</td>"), body)
 	assert.Equal(t, 1, strings.Count(body, ">revoke-token</td>"), body)
-	for _, query := range []string{"by=nobody", "app=x", "outcome=x", "from=x", "to=2000-01-01", "before=x&command=x"} {
+	for _, query := range []string{"by=nobody", "app=x", "outcome=x", "since=x", "until=2000-01-01", "before=x&command=x"} {
 		status, body = b.get("/console/audit?" + query)
 		assert.Equal(t, http.StatusOK, status, query)
 		assert.Contains(t, body, "No call matches", query)

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
@@ -64,7 +63,7 @@ func (p *plane) records(n int) []operatorapi.OperatorRecord {
 	var list operatorapi.OperatorAudit
 	await.Until(p.t, fmt.Sprintf("%d records in the operators' audit log", n), func() bool {
 		var err error
-		list, err = operatorapi.GetOperatorAudit.Do(p.t.Context(), admin, operatorapi.OperatorAuditInput{Filter: audit.Filter{Limit: 1000}})
+		list, err = operatorapi.GetOperatorAudit.Do(p.t.Context(), admin, operatorapi.OperatorAuditInput{AuditFilter: runnerapi.AuditFilter{Limit: 1000}})
 		require.NoError(p.t, err)
 		return list.Head.Seq >= int64(n)
 	})

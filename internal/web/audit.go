@@ -2,14 +2,15 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
 // AuditSearch searches an audit log for pages and exports.
@@ -32,7 +33,7 @@ type AuditLog struct {
 }
 
 // auditFields are the parameters that select calls.
-var auditFields = []string{"by", "app", "command", "outcome", "from", "to"}
+var auditFields = []string{"by", "command", "namespace", "app", "outcome", "text", "since", "until"}
 
 // Page returns what a page shows for its query.
 func (s AuditSearch) Page(ctx context.Context, query url.Values) (AuditLog, error) {
@@ -49,46 +50,16 @@ func (s AuditSearch) Page(ctx context.Context, query url.Values) (AuditLog, erro
 
 // auditFilter reads a filter from a query. wrong says which value no call can have.
 func auditFilter(query url.Values) (f audit.Filter, wrong string) {
-	f = audit.Filter{By: query.Get("by"), App: query.Get("app"), Command: query.Get("command")}
-	for _, field := range auditFields {
-		if len(query.Get(field)) > maxAuditValue {
-			return f, fmt.Sprintf("No record has so long a value of %s.", field)
-		}
-	}
-	for _, outcome := range audit.Outcomes {
-		if string(outcome) == query.Get("outcome") {
-			f.Outcome = outcome
-		}
-	}
-	if string(f.Outcome) != query.Get("outcome") {
-		return f, fmt.Sprintf("No call has the outcome %q.", query.Get("outcome"))
-	}
-	for field, at := range map[string]*time.Time{"from": &f.From, "to": &f.To} {
-		var ok bool
-		if *at, ok = moment(query.Get(field)); !ok {
-			return f, fmt.Sprintf("%q is not a time. Write it as 2006-01-02T15:04, in UTC.", query.Get(field))
-		}
+	f = audit.Filter{
+		By: query.Get("by"), Command: query.Get("command"), Namespace: query.Get("namespace"), App: query.Get("app"),
+		Outcome: audit.Outcome(query.Get("outcome")), Text: query.Get("text"), Since: query.Get("since"), Until: query.Get("until"),
 	}
 	f.Before, _ = strconv.ParseInt(query.Get("before"), 10, 64) // 0 for what is not a number: the newest
 	f.Before = max(f.Before, 0)
+	if p, ok := errors.AsType[*problem.Error](audit.Check(f)); ok {
+		return f, fmt.Sprintf("%s. Fix: %s.", p.Detail, p.Fix)
+	}
 	return f, ""
-}
-
-// maxAuditValue bounds a value of a filter, as the operator API does for the shortest.
-const maxAuditValue = 256
-
-// moment parses a time as a browser's field or a person writes it. An empty text gives the zero
-// time.
-func moment(text string) (time.Time, bool) {
-	if text == "" {
-		return time.Time{}, true
-	}
-	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339, time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t, true
-		}
-	}
-	return time.Time{}, false
 }
 
 // Value returns what a field of the form has.

@@ -69,12 +69,12 @@ func write(out exporter, found audit.Found, next func() (audit.Found, error)) er
 		return err
 	}
 	for written := 0; ; {
-		for _, c := range found.Calls {
+		for _, c := range found.Items {
 			if err := out.call(c); err != nil {
 				return err
 			}
 		}
-		written += len(found.Calls)
+		written += len(found.Items)
 		if found.Older == 0 || written+exportPage > maxExport {
 			return out.end(found.Older)
 		}

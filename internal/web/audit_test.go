@@ -16,21 +16,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // searching returns a search of so many calls, and what was read.
-func searching(calls int) (AuditSearch, *[]audit.Filter) {
-	var read []audit.Filter
-	return AuditSearch{Who: "Runner", Name: "audit", Empty: "None yet.", Read: func(_ context.Context, f audit.Filter) (found audit.Found, err error) {
+func searching(calls int) (AuditSearch, *[]runnerapi.AuditFilter) {
+	var read []runnerapi.AuditFilter
+	return AuditSearch{Who: "Runner", Name: "audit", Empty: "None yet.", Read: func(_ context.Context, f runnerapi.AuditFilter) (found runnerapi.AuditList, err error) {
 		read = append(read, f)
 		from := int64(calls)
 		if f.Before > 0 {
 			from = f.Before - 1
 		}
 		for seq := from; seq > max(0, from-int64(f.Limit)); seq-- {
-			found.Calls = append(found.Calls, audit.Call{Began: 3, AuditRecord: runnerapi.AuditRecord{
+			found.Items = append(found.Items, runnerapi.AuditCall{Began: 3, AuditRecord: runnerapi.AuditRecord{
 				Seq: seq, Time: time.Date(2026, 11, 21, 20, 14, 0, 0, time.UTC), Runner: "ci", Command: "put-app", Namespace: "shop", Name: "web", Outcome: runnerapi.AuditDone,
 				Millis: 84, Message: `=HYPERLINK("https://evil.example.com")`, Arguments: []byte(`{"a":"<b>"}`),
 			}})
@@ -38,20 +37,20 @@ func searching(calls int) (AuditSearch, *[]audit.Filter) {
 		if last := from - int64(f.Limit); last > 0 {
 			found.Older = last + 1
 		}
-		found.Scanned, found.Head.Seq = len(found.Calls), int64(calls)
+		found.Scanned, found.Head.Seq = len(found.Items), int64(calls)
 		return found, nil
 	}}, &read
 }
 
 func TestAuditSearch_Page(t *testing.T) {
 	s, read := searching(120)
-	query, err := url.ParseQuery("by=ci&app=shop%2Fweb&command=put&outcome=done&from=2026-11-21T20:14&to=2026-11-22&verify=1")
+	query, err := url.ParseQuery("by=ci&app=shop%2Fweb&command=put&outcome=done&namespace=shop&text=x&since=2026-11-21T20:14&until=2026-11-22&verify=1")
 	require.NoError(t, err)
 	log, err := s.Page(t.Context(), query)
 	require.NoError(t, err)
-	assert.Equal(t, []audit.Filter{{
+	assert.Equal(t, []runnerapi.AuditFilter{{
 		By: "ci", App: "shop/web", Command: "put", Outcome: runnerapi.AuditDone, Limit: PageSize,
-		From: time.Date(2026, 11, 21, 20, 14, 0, 0, time.UTC), To: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC),
+		Namespace: "shop", Text: "x", Since: "2026-11-21T20:14", Until: "2026-11-22",
 	}}, *read)
 	assert.True(t, log.Filtered())
 	assert.Empty(t, log.Newest())
@@ -72,13 +71,13 @@ func TestAuditSearch_Page(t *testing.T) {
 
 // TestAuditSearch_UnknownValues show nothing, and read nothing.
 func TestAuditSearch_UnknownValues(t *testing.T) {
-	for _, query := range []string{"outcome=broken", "from=yesterday", "to=2026-13-01", "by=" + string(bytes.Repeat([]byte("a"), 300))} {
+	for _, query := range []string{"outcome=broken", "since=yesterday", "until=2026-13-01", "by=" + string(bytes.Repeat([]byte("a"), 300))} {
 		s, read := searching(1)
 		q, err := url.ParseQuery(query)
 		require.NoError(t, err)
 		log, err := s.Page(t.Context(), q)
 		require.NoError(t, err)
-		assert.Empty(t, log.Calls)
+		assert.Empty(t, log.Items)
 		assert.NotEmpty(t, log.Wrong, query)
 		w := httptest.NewRecorder()
 		require.NoError(t, s.Export(w, httptest.NewRequest(http.MethodGet, "/audit?format=json&"+query, nil)))
@@ -106,10 +105,10 @@ func TestAuditSearch_Export(t *testing.T) {
 		"2000", "3", "2026-11-21T20:14:00Z", "ci", "put-app", "shop/web", "done", "0", "", `'=HYPERLINK("https://evil.example.com")`, "84", "", `{"a":"<b>"}`,
 	}, rows[1])
 	require.Len(t, *read, 2)
-	assert.Equal(t, audit.Filter{By: "ci", Before: 1001, Limit: 1000}, (*read)[1])
+	assert.Equal(t, runnerapi.AuditFilter{By: "ci", Before: 1001, Limit: 1000}, (*read)[1])
 
 	var list struct {
-		Items []audit.Call
+		Items []runnerapi.AuditCall
 		Older int64
 	}
 	require.NoError(t, json.Unmarshal(get("json").Body.Bytes(), &list))
@@ -128,9 +127,9 @@ func TestAuditSearch_Export(t *testing.T) {
 func TestAuditSearch_ExportBreaksOff(t *testing.T) {
 	s, _ := searching(5000)
 	read, calls := s.Read, 0
-	s.Read = func(ctx context.Context, f audit.Filter) (audit.Found, error) {
+	s.Read = func(ctx context.Context, f runnerapi.AuditFilter) (runnerapi.AuditList, error) {
 		if calls++; calls > 2 {
-			return audit.Found{}, errors.New("away")
+			return runnerapi.AuditList{}, errors.New("away")
 		}
 		return read(ctx, f)
 	}

@@ -10,6 +10,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/guard"
 )
 
+type auditInput struct {
+	runnerapi.AuditFilter
+	params.Collect
+}
+
 type auditOutput struct{ Body runnerapi.AuditList }
 
 // auditCalls are the calls about the audit log.
@@ -19,30 +24,42 @@ type auditCalls struct {
 }
 
 func (s *auditCalls) routes() {
-	register(s.calls, operation("list-audit", "Audit", "Read the audit log",
-		"Every command of every Runner and every refusal, as the agent keeps them: chained by hash, bounded in number, without secrets. "+
+	register(s.calls, operation("list-audit", "Audit", "Search the audit log",
+		"Every command of every Runner and every refusal, newest call first. A call with two records, of its beginning and its end, is one item. "+
+			"With after, the answer has each record as the agent keeps it: chained by hash, bounded in number, without secrets. "+
 			"Records of namespaces that the customer's policy hides from the Runner are left out.", 0),
-		func(ctx context.Context, in *params.Audit) (*auditOutput, error) {
+		func(ctx context.Context, in *auditInput) (*auditOutput, error) {
 			if s.audit == nil {
 				return nil, problem.Errorf(problem.NotFound, "", "this agent keeps no audit log")
 			}
-			list, err := s.readAudit(ctx, in.After, in.Limit)
+			list, err := s.read(ctx, in)
 			list.Items = notNil(list.Items)
 			return &auditOutput{Body: list}, err
 		})
 }
 
-// readAudit leaves out the records of namespaces that the policy hides from the Runner. A page
+func (s *auditCalls) read(ctx context.Context, in *auditInput) (runnerapi.AuditList, error) {
+	if in.After < 0 {
+		return s.audit.Find(ctx, in.AuditFilter, guard.Visible(ctx, s.guard))
+	}
+	if in.AuditFilter != (runnerapi.AuditFilter{Limit: in.Limit}) {
+		return runnerapi.AuditList{}, problem.Errorf(problem.Invalid, "leave out after, or all other parameters but limit",
+			"after is for each record of the log, and another parameter selects some calls").WithField("query.after")
+	}
+	return s.collect(ctx, in.After, in.Limit)
+}
+
+// collect leaves out the records of namespaces that the policy hides from the Runner. A page
 // of which nothing is left is not the end of the log: then it is the next one.
-func (s *auditCalls) readAudit(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error) {
+func (s *auditCalls) collect(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error) {
 	for {
 		list, err := s.audit.List(ctx, after, limit)
 		if err != nil || len(list.Items) == 0 {
 			return list, err
 		}
 		last := list.Items[len(list.Items)-1].Seq
-		list.Items = guard.Seen(ctx, s.guard, list.Items, func(r runnerapi.AuditRecord) string { return r.Namespace })
-		if len(list.Items) > 0 || after < 0 || last <= after {
+		list.Items = guard.Seen(ctx, s.guard, list.Items, func(c runnerapi.AuditCall) string { return c.Namespace })
+		if len(list.Items) > 0 || last <= after {
 			return list, nil
 		}
 		after = last

@@ -47,7 +47,12 @@ func (a *auditor) Keep(_ context.Context, r runnerapi.AuditRecord) error {
 }
 
 func (a *auditor) List(context.Context, int64, int) (runnerapi.AuditList, error) {
-	return runnerapi.AuditList{Items: a.all()}, nil
+	return runnerapi.AuditList{}, nil
+}
+
+// Find returns the filter as the command of a call.
+func (a *auditor) Find(_ context.Context, f runnerapi.AuditFilter, _ func(string) bool) (runnerapi.AuditList, error) {
+	return runnerapi.AuditList{Older: 7, Items: []runnerapi.AuditCall{{AuditRecord: runnerapi.AuditRecord{Time: time.Now(), Outcome: runnerapi.AuditDone, Command: fmt.Sprintf("%+v", f)}}}}, nil
 }
 
 func (a *auditor) all() []runnerapi.AuditRecord {
@@ -182,6 +187,26 @@ func TestAudit_Arguments(t *testing.T) {
 		string(log.take(t, 1)[0].Arguments))
 	r.do(http.MethodPut, "/v1/namespaces/production/secrets/web", `{"data":{"A":"x","B":"y"}}`, "Content-Type", "application/json")
 	assert.JSONEq(t, `{"body":{"data":{"A":"***","B":"***"}}}`, string(log.take(t, 1)[0].Arguments))
+}
+
+// Each field of a filter arrives, and a wrong one is named.
+func TestAudit_Find(t *testing.T) {
+	agent, _ := watched(t, runnertest.AllowAll{})
+	filter := runnerapi.AuditFilter{
+		By: "ci", Command: "put", Namespace: "shop", App: "shop/web", Outcome: runnerapi.AuditDone, Text: "a b&c", Since: "2h", Until: "2026-11-21", Before: 9, Limit: 3,
+	}
+	list, err := agent.Client().Audit().Find(t.Context(), filter)
+	require.NoError(t, err)
+	require.Len(t, list.Items, 1)
+	assert.Equal(t, fmt.Sprintf("%+v", filter), list.Items[0].Command)
+	assert.EqualValues(t, 7, list.Older)
+
+	r := newRaw(t, agent)
+	for query, field := range map[string]string{"outcome=x": "query.outcome", "limit=5000": "query.limit", "after=1&by=ci": "query.after"} {
+		resp, answer := r.do(http.MethodGet, "/v1/audit?"+query, "")
+		assert.Equal(t, http.StatusUnprocessableEntity, resp.StatusCode, query)
+		assert.Contains(t, string(answer), `"field":"`+field+`"`)
+	}
 }
 
 func FuzzDecodeAuditRecord(f *testing.F) {

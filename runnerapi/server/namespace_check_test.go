@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,11 +59,17 @@ func (pages) Keep(context.Context, runnerapi.AuditRecord) error { return nil }
 func (p pages) List(_ context.Context, after int64, limit int) (list runnerapi.AuditList, err error) {
 	for n, namespace := range p {
 		if seq := int64(n + 1); seq > after && len(list.Items) < limit {
-			list.Items = append(list.Items, runnerapi.AuditRecord{Seq: seq, Namespace: namespace, Outcome: runnerapi.AuditDone, Time: time.Unix(seq, 0)})
+			list.Items = append(list.Items, runnerapi.AuditCall{AuditRecord: runnerapi.AuditRecord{Seq: seq, Namespace: namespace, Outcome: runnerapi.AuditDone, Time: time.Unix(seq, 0)}})
 		}
 	}
 	list.Head.Seq = int64(len(p))
 	return list, nil
+}
+
+func (p pages) Find(ctx context.Context, _ runnerapi.AuditFilter, visible func(string) bool) (runnerapi.AuditList, error) {
+	list, err := p.List(ctx, 0, len(p))
+	list.Items = slices.DeleteFunc(list.Items, func(c runnerapi.AuditCall) bool { return !visible(c.Namespace) })
+	return list, err
 }
 
 func namespaces[T any](of []T, in func(T) string) (all []string) {

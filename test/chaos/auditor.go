@@ -48,12 +48,12 @@ func (a *auditor) read(ctx context.Context) error {
 	})
 }
 
-func (a *auditor) keep(records []runnerapi.AuditRecord) {
+func (a *auditor) keep(calls []runnerapi.AuditCall) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.records = append(a.records, records...)
-	for i := range records {
-		run.Check(a.out.Encode(records[i]))
+	for _, c := range calls {
+		a.records = append(a.records, c.AuditRecord)
+		run.Check(a.out.Encode(c.AuditRecord))
 	}
 }
 

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli/auditflags"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -42,41 +44,41 @@ func newAudit() *cobra.Command {
 
 func newAuditList() *cobra.Command {
 	var (
-		place auditPlace
-		out   cli.Output
-		after int64
-		limit int
+		place  auditPlace
+		out    cli.Output
+		filter auditflags.Filter
 	)
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List what Runners did: every command and every refusal",
+		Short: "Search what Runners did: every command and every refusal",
+		Long:  "Search what Runners did, newest call first: every command and every refusal.",
 		Args:  cli.ExactArgs(),
-		Example: `  pipeops-agent audit list --state-dir /var/lib/pipeops-agent
-  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent audit list --limit 20`,
+		Example: `  pipeops-agent audit list --state-dir /var/lib/pipeops-agent --outcome refused --since 7d
+  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent audit list --app production/web`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := place.store()
 			if err != nil {
 				return err
 			}
-			list, err := audit.Read(cmd.Context(), s, after, limit)
+			list, err := auditList(cmd.Context(), s, filter)
 			if err != nil {
 				return err
 			}
-			return out.Write(cmd.OutOrStdout(), list, func(w io.Writer) { auditTable(w, list.Items) })
+			return out.Write(cmd.OutOrStdout(), list, func(w io.Writer) { auditflags.Table(w, "RUNNER", list) })
 		},
 	}
 	place.add(cmd)
 	out.AddList(cmd)
-	cmd.Flags().Int64Var(&after, "after", -1, "list records with a higher number, oldest first; by default the newest records")
-	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of records")
+	filter.Add(cmd)
+	filter.AddAfter(cmd)
 	return cmd
 }
 
-func auditTable(w io.Writer, records []runnerapi.AuditRecord) {
-	cli.Row(w, "SEQ", "TIME", "RUNNER", "COMMAND", "NAMESPACE", "NAME", "OUTCOME", "CODE", "MS", "REQUEST", "KUBERNETES")
-	for _, r := range records {
-		cli.Row(w, r.Seq, cli.Time(r.Time), r.By(), r.Command, r.Namespace, r.Name, r.Outcome, r.Code, r.Millis, r.RequestID, r.KubernetesCall())
+func auditList(ctx context.Context, s audit.Store, f auditflags.Filter) (runnerapi.AuditList, error) {
+	if f.After >= 0 {
+		return audit.Read(ctx, s, f.After, f.Limit)
 	}
+	return audit.Search(ctx, s, f.AuditFilter, nil)
 }
 
 func newAuditVerify() *cobra.Command {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli/auditflags"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 )
 
@@ -19,7 +20,7 @@ func newOperatorAudit(a *app) *cobra.Command {
 func newOperatorAuditList(a *app) *cobra.Command {
 	var (
 		out    cli.Output
-		filter audit.Filter
+		filter auditflags.Filter
 	)
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -34,26 +35,17 @@ missing at the log's end.`,
 		Args:    cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
-				list, err := operatorapi.GetOperatorAudit.Do(ctx, admin, operatorapi.OperatorAuditInput{Filter: filter})
+				list, err := operatorapi.GetOperatorAudit.Do(ctx, admin, operatorapi.OperatorAuditInput{AuditFilter: filter.AuditFilter})
 				if err != nil {
 					return err
 				}
-				return out.Write(a.out, list, func(w io.Writer) { operatorAuditTable(w, list) })
+				return out.Write(a.out, list, func(w io.Writer) { auditTable(w, "OPERATOR", list.Calls()) })
 			})
 		},
 	}
 	out.AddList(cmd)
-	addAuditFilter(cmd, &filter)
+	filter.Add(cmd)
 	return cmd
-}
-
-func operatorAuditTable(w io.Writer, list operatorapi.OperatorAudit) {
-	cli.Row(w, "SEQ", "TIME", "OPERATOR", "COMMAND", "ABOUT", "OUTCOME", "CODE", "MS", "MESSAGE")
-	for _, r := range list.Items {
-		c := r.Call()
-		cli.Row(w, r.Seq, cli.Time(r.Time), r.Operator, r.Command, c.About(), r.Outcome, r.Code, r.Millis, r.Message)
-	}
-	auditEnd(w, list.More, list.Head)
 }
 
 func newOperatorAuditVerify(a *app) *cobra.Command {

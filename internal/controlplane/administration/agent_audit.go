@@ -10,18 +10,18 @@ import (
 )
 
 // Audit searches the audit records that an agent sent.
-func (a *Agents) Audit(ctx context.Context, nameOrID string, f audit.Filter) (audit.Found, error) {
+func (a *Agents) Audit(ctx context.Context, nameOrID string, f runnerapi.AuditFilter) (list runnerapi.AuditList, err error) {
 	agent, err := findAgent(ctx, a.store, nameOrID)
 	if err != nil {
-		return audit.Found{}, err
+		return list, err
 	}
 	head, err := a.store.AuditHead(ctx, agent.ID)
 	if err != nil {
-		return audit.Found{}, err
+		return list, err
 	}
-	found, err := audit.Find(ctx, sentAudit{a.store, agent.ID}, f)
-	found.Head = runnerapi.AuditHead{Seq: head.Seq, Hash: head.Hash}
-	return found, err
+	list, err = audit.Find(ctx, sentAudit{a.store, agent.ID}, f, nil)
+	list.Head = runnerapi.AuditHead{Seq: head.Seq, Hash: head.Hash}
+	return list, err
 }
 
 // sentAudit is the audit log that an agent sent.

@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/admintest"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
@@ -62,7 +62,7 @@ func TestAgent_LabelAndRevoke(t *testing.T) {
 		func() error { _, err := p.Agents.Revoke(t.Context(), "shop"); return err },
 		func() error { _, err := p.Agents.Remove(t.Context(), "shop"); return err },
 		func() error { _, err := p.Agents.Label(t.Context(), "shop", nil, nil); return err },
-		func() error { _, err := p.Agents.Audit(t.Context(), "shop", audit.Filter{}); return err },
+		func() error { _, err := p.Agents.Audit(t.Context(), "shop", runnerapi.AuditFilter{}); return err },
 		func() error { _, err := p.Agents.Timeline(t.Context(), "shop", announce.TimelineQuery{}); return err },
 		func() error { _, err := p.Gateway.Grant(t.Context(), "www.example.com", "shop"); return err },
 		func() error { _, err := p.Gateway.Routes(t.Context(), "shop"); return err },

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -33,7 +32,7 @@ var (
 		Description{Method: "GET", Path: Prefix + "agents/{agent}/timeline", ID: "get-agent-timeline", Role: administration.RoleViewer, Command: "agent timeline",
 			Summary: "Read the timeline of an agent and its Apps, newest first"}, getTimeline,
 	}
-	GetAgentAudit = Call[AgentAuditInput, AgentAudit]{
+	GetAgentAudit = Call[AgentAuditInput, runnerapi.AuditList]{
 		Description{Method: "GET", Path: Prefix + "agents/{agent}/audit", ID: "get-agent-audit", Role: administration.RoleViewer, Command: "agent audit",
 			Summary: "Search the audit log that an agent sent, newest call first"}, getAgentAudit,
 	}
@@ -287,24 +286,13 @@ func DecodeEvents(list []json.RawMessage) ([]announce.Event, error) {
 // AgentAuditInput selects calls in an agent's audit log.
 type AgentAuditInput struct {
 	Agent string `path:"agent" maxLength:"253" doc:"Name or ID."`
-	audit.Filter
+	runnerapi.AuditFilter
 }
 
-// AgentAudit is what was found in an agent's audit log as the control plane has it.
-type AgentAudit struct {
-	Items []AgentAuditRecord  `json:"items" nullable:"false"`
-	Head  runnerapi.AuditHead `json:"head" doc:"The end of the whole log."`
-	More
-}
-
-// AgentAuditRecord is what an agent sent of a call.
-type AgentAuditRecord struct{ audit.Call }
-
-func getAgentAudit(ctx context.Context, a *administration.Admin, in *AgentAuditInput) (AgentAudit, error) {
-	found, err := a.Agents.Audit(ctx, in.Agent, in.Filter)
-	list := AgentAudit{Items: make([]AgentAuditRecord, len(found.Calls)), Head: found.Head, More: moreOf(found)}
-	for i, c := range found.Calls {
-		list.Items[i] = AgentAuditRecord{c}
+func getAgentAudit(ctx context.Context, a *administration.Admin, in *AgentAuditInput) (runnerapi.AuditList, error) {
+	list, err := a.Agents.Audit(ctx, in.Agent, in.AuditFilter)
+	if list.Items == nil {
+		list.Items = []runnerapi.AuditCall{}
 	}
 	return list, err
 }

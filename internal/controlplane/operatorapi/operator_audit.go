@@ -12,22 +12,24 @@ import (
 )
 
 // OperatorAuditInput selects calls in the operators' audit log.
-type OperatorAuditInput struct{ audit.Filter }
+type OperatorAuditInput struct{ runnerapi.AuditFilter }
 
 // OperatorAudit is what was found in the operators' audit log.
 type OperatorAudit struct {
-	Items []OperatorRecord    `json:"items" nullable:"false"`
-	Head  runnerapi.AuditHead `json:"head" doc:"The end of the whole log."`
-	More
+	Items   []OperatorRecord    `json:"items" nullable:"false"`
+	Head    runnerapi.AuditHead `json:"head" doc:"The end of the whole log."`
+	Older   int64               `json:"older,omitempty" doc:"Give it as before to search older records; absent if there are none."`
+	Scanned int                 `json:"scanned,omitempty" doc:"How many records were read: 5000 at most, whether the limit was reached or not."`
 }
 
-// More is how far a search in an audit log went.
-type More struct {
-	Older   int64 `json:"older,omitempty" doc:"Give it as before to search older records; absent if there are none."`
-	Scanned int   `json:"scanned" doc:"How many records were read: 5000 at most, whether the limit was reached or not."`
+// Calls returns the list as those of agents are.
+func (l OperatorAudit) Calls() runnerapi.AuditList {
+	list := runnerapi.AuditList{Head: l.Head, Older: l.Older, Scanned: l.Scanned, Items: make([]runnerapi.AuditCall, len(l.Items))}
+	for i, r := range l.Items {
+		list.Items[i] = r.Call()
+	}
+	return list
 }
-
-func moreOf(f audit.Found) More { return More{f.Older, f.Scanned} }
 
 // OperatorRecord is what an operator did, or was refused.
 type OperatorRecord struct {
@@ -51,15 +53,15 @@ type OperatorRecord struct {
 }
 
 // Call returns the record as those of agents are.
-func (r OperatorRecord) Call() audit.Call {
-	return audit.Call{Began: r.Began, AuditRecord: runnerapi.AuditRecord{
+func (r OperatorRecord) Call() runnerapi.AuditCall {
+	return runnerapi.AuditCall{Began: r.Began, AuditRecord: runnerapi.AuditRecord{
 		Seq: r.Seq, Time: r.Time, Runner: r.Operator, Certificate: r.Certificate, RequestID: r.RequestID, Command: r.Command, Name: r.Name,
 		Arguments: r.Arguments, Outcome: r.Outcome, Status: r.Status, Code: r.Code, Message: r.Message, Millis: r.Millis, Lost: r.Lost, Prev: r.Prev, Hash: r.Hash,
 	}}
 }
 
 // OperatorRecordOf is the reverse of Call.
-func OperatorRecordOf(c audit.Call) OperatorRecord {
+func OperatorRecordOf(c runnerapi.AuditCall) OperatorRecord {
 	return OperatorRecord{
 		Seq: c.Seq, Began: c.Began, Time: c.Time, Operator: c.Runner, Certificate: c.Certificate, RequestID: c.RequestID, Command: c.Command,
 		Name: c.Name, Arguments: c.Arguments, Outcome: c.Outcome, Status: c.Status, Code: c.Code, Message: c.Message,
@@ -68,9 +70,9 @@ func OperatorRecordOf(c audit.Call) OperatorRecord {
 }
 
 func getOperatorAudit(ctx context.Context, a *administration.Admin, in *OperatorAuditInput) (OperatorAudit, error) {
-	found, err := audit.Search(ctx, auditStore{a.Database()}, in.Filter)
-	list := OperatorAudit{Items: make([]OperatorRecord, len(found.Calls)), Head: found.Head, More: moreOf(found)}
-	for i, c := range found.Calls {
+	found, err := audit.Search(ctx, auditStore{a.Database()}, in.AuditFilter, nil)
+	list := OperatorAudit{Items: make([]OperatorRecord, len(found.Items)), Head: found.Head, Older: found.Older, Scanned: found.Scanned}
+	for i, c := range found.Items {
 		list.Items[i] = OperatorRecordOf(c)
 	}
 	return list, err

@@ -7,6 +7,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -18,14 +19,10 @@ type operatorAudit struct {
 
 func (p *accessPages) audit(w http.ResponseWriter, r *http.Request) error {
 	search := web.AuditSearch{Who: "Operator", Name: "operators-audit", Empty: "Every change of an operator is one, and every refusal.",
-		Item: func(c audit.Call) any { return operatorapi.OperatorRecordOf(c) },
-		Read: func(ctx context.Context, f audit.Filter) (found audit.Found, err error) {
-			list, err := operatorapi.GetOperatorAudit.Do(calling(ctx), p.opts.API, operatorapi.OperatorAuditInput{Filter: f})
-			for _, record := range list.Items {
-				found.Calls = append(found.Calls, record.Call())
-			}
-			found.Older, found.Scanned, found.Head = list.Older, list.Scanned, list.Head
-			return found, err
+		Item: func(c runnerapi.AuditCall) any { return operatorapi.OperatorRecordOf(c) },
+		Read: func(ctx context.Context, f runnerapi.AuditFilter) (runnerapi.AuditList, error) {
+			list, err := operatorapi.GetOperatorAudit.Do(calling(ctx), p.opts.API, operatorapi.OperatorAuditInput{AuditFilter: f})
+			return list.Calls(), err
 		}}
 	if search.Exporting(r) {
 		return search.Export(w, r)
@@ -48,13 +45,8 @@ type agentAudit struct {
 
 func (p *fleetPages) agentAudit(w http.ResponseWriter, r *http.Request) error {
 	search := web.AuditSearch{Who: "Runner", Name: "agent-audit", Empty: "The agent sends its audit log if its cluster owner wants it.",
-		Read: func(ctx context.Context, f audit.Filter) (found audit.Found, err error) {
-			list, err := operatorapi.GetAgentAudit.Do(calling(ctx), p.opts.API, operatorapi.AgentAuditInput{Agent: r.PathValue("name"), Filter: f})
-			for _, record := range list.Items {
-				found.Calls = append(found.Calls, record.Call)
-			}
-			found.Older, found.Scanned, found.Head = list.Older, list.Scanned, list.Head
-			return found, err
+		Read: func(ctx context.Context, f runnerapi.AuditFilter) (runnerapi.AuditList, error) {
+			return operatorapi.GetAgentAudit.Do(calling(ctx), p.opts.API, operatorapi.AgentAuditInput{Agent: r.PathValue("name"), AuditFilter: f})
 		}}
 	if search.Exporting(r) {
 		return search.Export(w, r)

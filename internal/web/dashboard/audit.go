@@ -6,6 +6,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func (d *clusterPages) audit() view[web.AuditLog] {
@@ -39,8 +40,8 @@ func unreadAudit(err error) error {
 func (d *clusterPages) auditSearch() web.AuditSearch {
 	return web.AuditSearch{
 		Who: "Runner", Name: "audit", Empty: "The agent writes one for each command of a Runner, and each refusal.",
-		Read: func(ctx context.Context, f audit.Filter) (audit.Found, error) {
-			return audit.Search(ctx, d.opts.Audit, f)
+		Read: func(ctx context.Context, f runnerapi.AuditFilter) (runnerapi.AuditList, error) {
+			return audit.Search(ctx, d.opts.Audit, f, nil)
 		},
 	}
 }

@@ -115,10 +115,9 @@ type Events struct {
 	LastEventID string `header:"Last-Event-ID" maxLength:"64" doc:"ID of the last event that was seen: it is not sent again."`
 }
 
-// Audit is what selects records of the audit log.
-type Audit struct {
-	After int64 `query:"after" default:"-1" minimum:"-1" doc:"Records with a higher number only, the oldest of them first; without it the newest records."`
-	Limit int   `query:"limit" default:"100" minimum:"1" maximum:"200" doc:"How many records at most."`
+// Collect is what selects records of the audit log, and not calls.
+type Collect struct {
+	After int64 `query:"after" default:"-1" minimum:"-1" doc:"Each record with a higher number, oldest first, for a collector of the whole log. Of the other parameters, only limit goes with it."`
 }
 
 // Node is the path of a node.

@@ -28,9 +28,10 @@ type Auditor interface {
 	Record(runnerapi.AuditRecord)
 	// Keep adds a record and waits until it is stored durably, or until ctx ends.
 	Keep(context.Context, runnerapi.AuditRecord) error
-	// List returns at most limit stored records that follow the number after, oldest first. A
-	// negative number selects the last ones.
+	// List returns at most limit stored records that follow the number after, oldest first.
 	List(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error)
+	// Find returns the newest calls that a filter selects, among those about a visible namespace.
+	Find(ctx context.Context, f runnerapi.AuditFilter, visible func(namespace string) bool) (runnerapi.AuditList, error)
 }
 
 // Policy is the cluster owner's policy about what Runners may do. It may change at any time, and

@@ -6,23 +6,30 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/request"
 )
 
-// Seen returns those of an answer's items that are in namespaces that the policy lets the
-// caller see. It returns none for a call that Check did not see.
-func Seen[T any](ctx context.Context, g *Guard, items []T, namespace func(T) string) []T {
+// Visible returns whether the policy lets the caller see what is in a namespace. It shows nothing
+// to a call that Check did not see.
+func Visible(ctx context.Context, g *Guard) func(namespace string) bool {
 	intent, ok := request.Intent(ctx)
 	if !ok {
-		return []T{}
+		return func(string) bool { return false }
 	}
 	known := map[string]bool{"": true} // in none
+	return func(namespace string) bool {
+		visible, asked := known[namespace]
+		if !asked {
+			visible = g.policy().Visible(intent.Runner, intent.Command, namespace)
+			known[namespace] = visible
+		}
+		return visible
+	}
+}
+
+// Seen returns those of an answer's items that are in visible namespaces.
+func Seen[T any](ctx context.Context, g *Guard, items []T, namespace func(T) string) []T {
+	visible := Visible(ctx, g)
 	kept := make([]T, 0, len(items))
 	for _, item := range items {
-		where := namespace(item)
-		visible, asked := known[where]
-		if !asked {
-			visible = g.policy().Visible(intent.Runner, intent.Command, where)
-			known[where] = visible
-		}
-		if visible {
+		if visible(namespace(item)) {
 			kept = append(kept, item)
 		}
 	}
