@@ -85,14 +85,14 @@ func number(n *int32) string {
 }
 
 func (f Form) applySchedule(spec *runnerapi.AppSpec) {
-	switch {
-	case f.Schedule == "":
+	if f.Schedule+f.TimeZone == "" {
 		spec.Schedule = nil
-	case spec.Schedule == nil:
-		spec.Schedule = &runnerapi.Schedule{Cron: f.Schedule}
-	default:
-		spec.Schedule.Cron = f.Schedule
+		return
 	}
+	if spec.Schedule == nil {
+		spec.Schedule = &runnerapi.Schedule{}
+	}
+	spec.Schedule.Cron, spec.Schedule.TimeZone = f.Schedule, f.TimeZone
 }
 
 // applyResources takes the amounts of the form if its size is Custom, or if one was changed.
@@ -224,7 +224,7 @@ var fieldOf = []struct{ path, field string }{
 	{"resources.requests.cpu", CPU}, {"resources.limits.cpu", CPULimit}, {"resources.requests.memory", Memory}, {"resources.limits.memory", MemoryLimit},
 	{"probes.readiness.http.port", ProbePort}, {"probes.readiness", ProbePath}, {"ingress.hosts", Hosts},
 	{"ingress.visitors.allowFrom", AllowFrom}, {"ingress.visitors", BasicAuth}, {"ingress", Public},
-	{"imagePullSecrets", PullSecrets}, {"image", Image}, {"type", Type}, {"schedule", Schedule}, {"replicas", Replicas}, {"ports", Ports},
+	{"imagePullSecrets", PullSecrets}, {"image", Image}, {"type", Type}, {"schedule.timeZone", TimeZone}, {"schedule", Schedule}, {"replicas", Replicas}, {"ports", Ports},
 	{"command", Command}, {"args", Args}, {"security", AllowRoot},
 }
 

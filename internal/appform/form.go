@@ -13,6 +13,7 @@ const (
 	Image       = "image"
 	Type        = "type"
 	Schedule    = "schedule"
+	TimeZone    = "timeZone"
 	Replicas    = "replicas"
 	Ports       = "ports"
 	Public      = "public"
@@ -38,7 +39,8 @@ const (
 // Form has the fields of a form. A field that is left as it was leaves its part of the spec as it
 // was, so a form loses nothing that it does not show.
 type Form struct {
-	Image, Type, Schedule, Replicas    string
+	Image, Type, Replicas              string
+	Schedule, TimeZone                 string
 	Ports, Hosts, AllowFrom            string // several are separated by spaces
 	BasicAuth                          string // a Secret
 	Public, AllowRoot                  bool
@@ -65,7 +67,7 @@ type Variable struct{ Name, From, Value string }
 func Decode(v url.Values) Form {
 	text := func(name string) string { return strings.TrimSpace(v.Get(name)) }
 	f := Form{
-		Image: text(Image), Type: text(Type), Schedule: text(Schedule), Replicas: text(Replicas),
+		Image: text(Image), Type: text(Type), Schedule: text(Schedule), TimeZone: text(TimeZone), Replicas: text(Replicas),
 		Ports: text(Ports), Hosts: text(Hosts), AllowFrom: text(AllowFrom), BasicAuth: text(BasicAuth), Public: v.Get(Public) == "true", AllowRoot: v.Get(AllowRoot) == "true",
 		Size: text(Size), CPU: text(CPU), CPULimit: text(CPULimit), Memory: text(Memory), MemoryLimit: text(MemoryLimit),
 		ProbePath: text(ProbePath), ProbePort: text(ProbePort),
@@ -102,7 +104,7 @@ func Of(s runnerapi.AppSpec) Form {
 		Size: sizeOf(s.Resources),
 	}
 	if s.Schedule != nil {
-		f.Schedule = s.Schedule.Cron
+		f.Schedule, f.TimeZone = s.Schedule.Cron, s.Schedule.TimeZone
 	}
 	ports, hosts := make([]string, 0, len(s.Ports)), []string{}
 	for _, p := range s.Ports {

@@ -27,7 +27,7 @@ func TestForm_KeepsAllSpecs(t *testing.T) {
 // sent is what a browser sends of a form that nobody changed.
 func sent(f appform.Form) url.Values {
 	v := url.Values{
-		appform.Image: {f.Image}, appform.Type: {f.Type}, appform.Schedule: {f.Schedule}, appform.Replicas: {f.Replicas},
+		appform.Image: {f.Image}, appform.Type: {f.Type}, appform.Schedule: {f.Schedule}, appform.TimeZone: {f.TimeZone}, appform.Replicas: {f.Replicas},
 		appform.Ports: {f.Ports}, appform.Hosts: {f.Hosts}, appform.AllowFrom: {f.AllowFrom}, appform.BasicAuth: {f.BasicAuth}, appform.Size: {f.Size},
 		appform.CPU: {f.CPU}, appform.CPULimit: {f.CPULimit}, appform.Memory: {f.Memory}, appform.MemoryLimit: {f.MemoryLimit},
 		appform.ProbePath: {f.ProbePath}, appform.ProbePort: {f.ProbePort}, appform.Command: {f.Command}, appform.Args: {f.Args}, appform.PullSecrets: {f.PullSecrets},
@@ -41,6 +41,21 @@ func sent(f appform.Form) url.Values {
 		v[appform.EnvName], v[appform.EnvFrom], v[appform.EnvValue] = append(v[appform.EnvName], row.Name), append(v[appform.EnvFrom], row.From), append(v[appform.EnvValue], row.Value)
 	}
 	return v
+}
+
+func TestForm_Schedule(t *testing.T) {
+	was := runnerapi.AppSpec{Image: "nginx:1", Type: runnerapi.TypeCronJob, Schedule: &runnerapi.Schedule{Cron: "@daily", Concurrency: "Allow"}}
+	v := sent(appform.Of(was))
+	v.Set(appform.TimeZone, "Europe/Berlin")
+	spec, wrong := appform.Decode(v).Apply(was)
+	require.Empty(t, wrong)
+	assert.Equal(t, &runnerapi.Schedule{Cron: "@daily", TimeZone: "Europe/Berlin", Concurrency: "Allow"}, spec.Schedule)
+	assert.Equal(t, appform.TimeZone, appform.FieldOf("spec.schedule.timeZone"))
+	assert.Equal(t, appform.Schedule, appform.FieldOf("spec.schedule.cron"))
+
+	v.Set(appform.Schedule, "")
+	spec, _ = appform.Decode(v).Apply(was)
+	assert.NotNil(t, spec.Schedule, "the agent refuses a time zone without a schedule")
 }
 
 func TestForm_FillsASpecIn(t *testing.T) {

@@ -3,13 +3,13 @@ package diagnose
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/crontime"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -80,14 +80,8 @@ func lastRun(w *batchv1.CronJob) time.Time {
 	return w.CreationTimestamp.Time
 }
 
-// scheduleOf reads a schedule as Kubernetes does, in the CronJob's time zone. Without one it
-// is that of the controller's machine, which is UTC nearly everywhere.
 func scheduleOf(w *batchv1.CronJob) (cron.Schedule, error) {
-	text := w.Spec.Schedule
-	if !strings.Contains(text, "TZ=") {
-		text = "TZ=" + ptr.Deref(w.Spec.TimeZone, "UTC") + " " + text
-	}
-	return cron.ParseStandard(text)
+	return crontime.Parse(w.Spec.Schedule, ptr.Deref(w.Spec.TimeZone, ""))
 }
 
 // WantsCronEvents reports whether a run is due that was not started: only events contain the

@@ -5,6 +5,7 @@ package apppage
 import (
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/crontime"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -24,6 +25,9 @@ type Data struct {
 	Revisions []runnerapi.Revision
 	Inside    *Inside // nil for a site that does not read the cluster
 }
+
+// NextRun returns when a CronJob runs next; the zero time if it does not.
+func (d Data) NextRun() time.Time { return crontime.Next(d.Spec, time.Now()) }
 
 // Inside is what only a site knows that reads the App's cluster.
 type Inside struct {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -64,6 +65,24 @@ func TestApp_OffersWhatIsAllowed(t *testing.T) {
 	assert.Contains(t, text, `href="/restart"`)
 	assert.Contains(t, text, `href="/rollback?revision=1"`)
 	assert.NotContains(t, text, `revision=2"`, "the App has that one")
+}
+
+func TestApp_Schedule(t *testing.T) {
+	shown, code, now := failing(), int32(3), time.Now()
+	shown.Spec.Type, shown.Spec.Schedule = runnerapi.TypeCronJob, &runnerapi.Schedule{Cron: "15 3 * * *", TimeZone: "Europe/Berlin"}
+	shown.Status.Runs = []runnerapi.Run{
+		{Name: "web-29", Outcome: runnerapi.RunRunning, StartedAt: now},
+		{Name: "web-28", Outcome: runnerapi.RunFailed, StartedAt: now.Add(-26 * time.Hour), FinishedAt: new(now.Add(-25 * time.Hour)), Tries: 4, ExitCode: &code},
+	}
+	text := render(t, "app-page", shown)
+	assert.Contains(t, text, "<code>15 3 * * *</code>, Europe/Berlin")
+	assert.Regexp(t, `<dt>Next run</dt><dd>in \d+[mh].* <span class="muted">\(\d{4}-\d\d-\d\d 0[12]:15:00 UTC\)`, text)
+	assert.Regexp(t, `web-29</td><td>.*Running.*</td><td class="time">.* ago</td><td class="time"></td>`, text)
+	assert.Regexp(t, `web-28</td><td>.*Failed.*25h ago</td><td class="number">4</td><td class="number">3</td>`, text)
+
+	shown.Spec.Schedule.Suspended = true
+	assert.Regexp(t, "<dt>Next run</dt><dd>.*suspended", render(t, "app-page", shown))
+	assert.NotContains(t, render(t, "app-page", failing()), "Next run")
 }
 
 // TestApp_Changes has values where the agent passes them on.

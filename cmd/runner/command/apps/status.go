@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/crontime"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -107,11 +109,12 @@ func driftText(d *runnerapi.Drift) string {
 // runRows prints when a Job or CronJob runs and how its runs ended.
 func runRows(w io.Writer, app runnerapi.App) {
 	if s := app.Spec.Schedule; s != nil {
-		when := s.Cron
+		cli.Row(w, "Schedule:", s.Cron+", "+cmp.Or(s.TimeZone, "UTC"))
+		next := cli.Until(crontime.Next(app.Spec, time.Now()))
 		if s.Suspended {
-			when += " (suspended)"
+			next = "suspended"
 		}
-		cli.Row(w, "Schedule:", when)
+		cli.Row(w, "Next run:", next)
 	}
 	for _, r := range app.Status.Runs {
 		cli.Row(w, "Run:", fmt.Sprintf("%s %s, %s", r.Name, r.Outcome, cli.Ago(r.StartedAt)))
