@@ -12,6 +12,8 @@ type Intent struct {
 
 	// What the command brings, as far as a policy can bound it.
 	App   *AppSpec // the App as it would be
+	// Patches are what the App's patches bring beside its other fields. The policy adds it.
+	Patches []ObjectIntent
 	Scale *Scale
 	Build *BuildSpec
 	// Chart is the chart of the objects; nil as long as it is not known.

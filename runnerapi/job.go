@@ -56,6 +56,7 @@ type Surroundings struct {
 	Tolerations      []Toleration      `json:"tolerations,omitempty" maxItems:"16" doc:"Taints that do not keep the pods from a node."`
 	PriorityClass    string            `json:"priorityClassName,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"PriorityClass of the cluster, which says whose pods get room first."`
 	GraceSeconds     *int64            `json:"terminationGraceSeconds,omitempty" minimum:"0" maximum:"86400" doc:"Seconds from SIGTERM to SIGKILL; 30 when absent."`
+	Patches          []Patch           `json:"patches,omitempty" maxItems:"16" doc:"Changes of the Kubernetes Jobs, for what the other fields cannot express. The policy has to allow these objects as manifests, too."`
 
 	PodLabels      map[string]string `json:"podLabels,omitempty" maxProperties:"32" doc:"Labels of the pods, beside the agent's own."`
 	PodAnnotations map[string]string `json:"podAnnotations,omitempty" maxProperties:"32" doc:"Annotations of the pods."`
@@ -65,7 +66,7 @@ func (s Surroundings) into(a *AppSpec) {
 	a.Env, a.EnvFrom, a.Files, a.Volumes, a.ImagePullSecrets = s.Env, s.EnvFrom, s.Files, s.Volumes, s.ImagePullSecrets
 	a.Security, a.ServiceAccount, a.GraceSeconds = s.Security, s.ServiceAccount, s.GraceSeconds
 	a.NodeSelector, a.Tolerations, a.PriorityClass = s.NodeSelector, s.Tolerations, s.PriorityClass
-	a.PodLabels, a.PodAnnotations = s.PodLabels, s.PodAnnotations
+	a.PodLabels, a.PodAnnotations, a.Patches = s.PodLabels, s.PodAnnotations, s.Patches
 }
 
 func surroundingsOf(a AppSpec) Surroundings {
@@ -73,7 +74,7 @@ func surroundingsOf(a AppSpec) Surroundings {
 		Env: a.Env, EnvFrom: a.EnvFrom, Files: a.Files, Volumes: a.Volumes, ImagePullSecrets: a.ImagePullSecrets,
 		Security: a.Security, ServiceAccount: a.ServiceAccount, GraceSeconds: a.GraceSeconds,
 		NodeSelector: a.NodeSelector, Tolerations: a.Tolerations, PriorityClass: a.PriorityClass,
-		PodLabels: a.PodLabels, PodAnnotations: a.PodAnnotations,
+		PodLabels: a.PodLabels, PodAnnotations: a.PodAnnotations, Patches: a.Patches,
 	}
 }
 

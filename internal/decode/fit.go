@@ -33,6 +33,12 @@ func (d *Document) Into(into any) error {
 // CheckTypes returns which field of a value, as JSON decodes it, cannot be decoded into a value
 // like sample. Unknown fields are left to others.
 func CheckTypes(value, sample any) error {
+	_, err := (&fitting{loose: true}).fit(value, reflect.TypeOf(sample))
+	return err
+}
+
+// CheckFields is like CheckTypes, and refuses unknown fields.
+func CheckFields(value, sample any) error {
 	_, err := (&fitting{}).fit(value, reflect.TypeOf(sample))
 	return err
 }
@@ -40,6 +46,7 @@ func CheckTypes(value, sample any) error {
 // fitting compares a value with a type.
 type fitting struct {
 	document *Document // nil for a value without a text
+	loose    bool      // unknown fields are left to others
 	path     []any     // keys and indices of where it is
 }
 
@@ -96,7 +103,7 @@ func (f *fitting) mapping(value map[string]any, t reflect.Type) (any, error) {
 		switch {
 		case t.Kind() == reflect.Map:
 			of = t.Elem()
-		case !known && f.document == nil:
+		case !known && f.loose:
 			continue
 		case !known:
 			f.path = append(f.path, key)

@@ -157,7 +157,7 @@ func CheckName(kind, name string) *problem.Error {
 
 // templates are where objects have the metadata of the pods that they make. A Service finds pods by
 // their labels alone.
-var templates = [][]string{{"spec", "template", "metadata"}, {"spec", "jobTemplate", "spec", "template", "metadata"}}
+var templates = [][]string{{"spec", "template", "metadata"}, {"spec", "jobTemplate", "metadata"}, {"spec", "jobTemplate", "spec", "template", "metadata"}}
 
 // marks refuses labels and annotations by which the agent identifies its own objects and their
 // pods.

@@ -131,6 +131,11 @@ func (r ruling) bounds(i runnerapi.Intent) error {
 			return err
 		}
 	}
+	for _, o := range i.Patches {
+		if err := r.brought(o); err != nil {
+			return err
+		}
+	}
 	if i.Build != nil { // what it pushes is what Apps run next
 		if err := r.image("image", i.Build.Image); err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy/input"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
@@ -160,9 +161,18 @@ func (p *Policy) rule(i runnerapi.Intent) (Rule, error) {
 		return Rule{}, runnerapi.PolicyDenied("only the owner of the cluster can allow it: readOnly in "+p.source,
 			"the customer's policy allows reading only (readOnly), and %s is a command", i.Command)
 	}
+	if i.App != nil {
+		var err error
+		if i.Patches, err = input.Patches(i.Name, *i.App); err != nil {
+			return Rule{}, err
+		}
+	}
 	rule, err := doc.explain(i, p.source)
 	if err == nil {
 		err = doc.still(i, p.source)
+	}
+	if err == nil {
+		err = doc.asManifests(i, rule, p.source)
 	}
 	if err != nil {
 		return Rule{}, err

@@ -55,7 +55,9 @@ func bare(o Objects) {
 // Manifest returns what a failure's App would become, in the form that a user without Apps writes.
 func (f Failure) Manifest(t *testing.T, namespace string) string {
 	t.Helper()
-	objects := Objects(workload.Children(&v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: f.Name}, Spec: f.Spec}))
+	children, err := workload.Children(&v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: f.Name}, Spec: f.Spec})
+	require.NoError(t, err)
+	objects := Objects(children)
 	if f.Change != nil {
 		f.Change(objects)
 	}

@@ -37,8 +37,12 @@ func (p *Applier) Adopt(ctx context.Context, a *v1alpha1.App) error {
 	before := workload.AdoptionOf(a)
 	maps.Copy(noted.Objects, before.Objects)
 	noted.Selector, noted.Service, noted.ServiceName = before.Selector, before.Service, before.ServiceName
+	children, err := workload.Children(a)
+	if err != nil {
+		return err
+	}
 	var found []client.Object
-	for _, child := range workload.Children(a) {
+	for _, child := range children {
 		have, err := p.liveChild(ctx, child)
 		if err != nil {
 			return err
@@ -136,7 +140,7 @@ func (p *Applier) adoptableService(ctx context.Context, a *v1alpha1.App, o *core
 		return refuse("give the App another name, or deploy it without ports", "an App's Service is of type ClusterIP, with an address and a selector")
 	}
 	labels := maps.Clone(a.Spec.PodLabels)
-	workload, err := p.liveChild(ctx, workload.Children(a)[0])
+	workload, err := p.liveChild(ctx, workload.Unpatched(a)[0])
 	if err != nil {
 		return err
 	}
@@ -188,7 +192,11 @@ func merged(into, from map[string]string) map[string]string {
 func (p *Applier) tryAdoption(ctx context.Context, a *v1alpha1.App, found []client.Object) error {
 	a = a.DeepCopy()
 	a.UID = cmp.Or(a.UID, types.UID("00000000-0000-0000-0000-000000000000"))
-	for _, child := range workload.Children(a) {
+	children, err := workload.Children(a)
+	if err != nil {
+		return err
+	}
+	for _, child := range children {
 		for _, have := range found {
 			if workload.KindOf(have) != workload.KindOf(child) || have.GetName() != child.GetName() {
 				continue

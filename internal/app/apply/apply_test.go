@@ -60,7 +60,7 @@ func meta(labels, notes map[string]string) metav1.ObjectMeta {
 
 func ensure(t *testing.T, p *Applier, a *v1alpha1.App) (*appsv1.Deployment, error) {
 	t.Helper()
-	d, ok := workload.Of(a).(*appsv1.Deployment)
+	d, ok := workload.Unpatched(a)[0].(*appsv1.Deployment)
 	require.True(t, ok)
 	return d, p.Ensure(t.Context(), a, d)
 }
@@ -129,7 +129,7 @@ func TestEnsure_AppliesNewSpec(t *testing.T) {
 	assert.Nil(t, drift(t, c), "the agent's own change is not drift")
 	stale := d.DeepCopy()
 	stale.ResourceVersion = "1"
-	again := workload.Of(a)
+	again := workload.Unpatched(a)[0]
 	require.NoError(t, Seal(a, again))
 	assert.True(t, apierrors.IsConflict(p.ApplyOver(t.Context(), a, again, stale)), "a request that was in progress for long")
 
@@ -279,7 +279,7 @@ func TestAdopt_TakesOverDeployment(t *testing.T) {
 
 func TestBecoming_KeepsServiceAndIngressFields(t *testing.T) {
 	address := &corev1.Service{ObjectMeta: meta(nil, nil), Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1"}}
-	patch, err := becoming(workload.Besides(web())[0], address)
+	patch, err := becoming(workload.Unpatched(web())[1], address)
 	require.NoError(t, err)
 	raw, err := patch.Data(address)
 	require.NoError(t, err)
@@ -296,9 +296,9 @@ func TestBecoming_KeepsServiceAndIngressFields(t *testing.T) {
 
 func TestDiffering_NamesFields(t *testing.T) {
 	deployment := func(change func(*appsv1.Deployment)) *appsv1.Deployment {
-		d, _ := workload.Of(web(func(a *v1alpha1.App) {
+		d, _ := workload.Unpatched(web(func(a *v1alpha1.App) {
 			a.Spec.Env = []runnerapi.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}}
-		})).(*appsv1.Deployment)
+		}))[0].(*appsv1.Deployment)
 		change(d)
 		return d
 	}

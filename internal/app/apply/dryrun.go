@@ -18,7 +18,11 @@ func (p *Applier) RefuseOrAdopt(ctx context.Context, a *v1alpha1.App, opts runne
 	if opts.Adopt {
 		return p.Adopt(ctx, a)
 	}
-	for _, child := range workload.Children(a) {
+	children, err := workload.Children(a)
+	if err != nil {
+		return err
+	}
+	for _, child := range children {
 		if _, err := p.RefuseForeign(ctx, a, child); err != nil {
 			return err
 		}
@@ -31,7 +35,11 @@ func (p *Applier) DryRun(ctx context.Context, a *v1alpha1.App) error {
 	if a.UID == "" { // a dry run of a creation need not set one
 		a.UID = types.UID("00000000-0000-0000-0000-000000000000")
 	}
-	for _, child := range workload.Children(a) {
+	children, err := workload.Children(a)
+	if err != nil {
+		return err
+	}
+	for _, child := range children {
 		if _, ran := child.(*batchv1.Job); ran { // an existing Job cannot be changed, only replaced: check it under another name
 			child.SetName("")
 			child.SetGenerateName(a.Name + "-")

@@ -164,7 +164,7 @@ func TestJob_RecreatesDeletedRun(t *testing.T) {
 	require.NotNil(t, f.job(t, "web"))
 	require.NotNil(t, a.Status.Drift)
 	assert.True(t, a.Status.Drift.Deleted)
-	want, ok := workload.Of(a).(*batchv1.Job)
+	want, ok := workload.Unpatched(a)[0].(*batchv1.Job)
 	require.True(t, ok)
 	require.NoError(t, f.jobs.makeJob(t.Context(), a, want), "the watch of Jobs lags behind that of Apps")
 	assert.EqualValues(t, 1, a.Status.Drift.Corrections)

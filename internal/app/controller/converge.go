@@ -64,7 +64,10 @@ func (c *Controller) convergeWorkload(ctx context.Context, a *v1alpha1.App) (cli
 	case runnerapi.TypePipeline:
 		return c.jobs.convergePipeline(ctx, a)
 	}
-	w := workload.Of(a)
+	w, err := workload.Of(a)
+	if err != nil {
+		return nil, err
+	}
 	if err := c.applier.Ensure(ctx, a, w); err != nil {
 		return w, err
 	}
@@ -77,7 +80,11 @@ func (c *Controller) convergeWorkload(ctx context.Context, a *v1alpha1.App) (cli
 // convergeBesides makes the objects that accompany the workload, and removes those that are no
 // longer wanted.
 func (c *Controller) convergeBesides(ctx context.Context, a *v1alpha1.App) (wanted []string, err error) {
-	for _, o := range workload.Besides(a) {
+	besides, err := workload.Besides(a)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range besides {
 		if err := c.applier.Ensure(ctx, a, o); err != nil {
 			return nil, err
 		}

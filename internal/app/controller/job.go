@@ -35,8 +35,12 @@ const maxRuns = 10
 // removal. So the App's status remembers it, and the agent, not Kubernetes, removes it when its
 // time is up.
 func (r *jobs) convergeJob(ctx context.Context, a *v1alpha1.App) (client.Object, error) {
-	want, key := workload.Job(a), workload.RunKey(a)
-	want.Annotations = map[string]string{objectmeta.Run: key}
+	want, err := workload.Job(a)
+	if err != nil {
+		return nil, err
+	}
+	key := workload.RunKey(a)
+	metav1.SetMetaDataAnnotation(&want.ObjectMeta, objectmeta.Run, key)
 	have, err := r.applier.Get(ctx, want)
 	switch {
 	case err != nil:

@@ -39,7 +39,10 @@ func (r *jobs) convergePipeline(ctx context.Context, a *v1alpha1.App) (client.Ob
 		case j == nil && jobEnded(a, spec.Name, key):
 			continue
 		case j == nil:
-			want := workload.PipelineJob(a, spec)
+			want, err := workload.PipelineJob(a, spec)
+			if err != nil {
+				return nil, err
+			}
 			return want, r.makeJob(ctx, a, want)
 		case !j.DeletionTimestamp.IsZero() && a.Status.Finished != key:
 			return nil, nil // an event comes when it is gone

@@ -30,7 +30,11 @@ func (c *Controller) refuseSpec(ctx context.Context, a *v1alpha1.App) (*runnerap
 			Cause: runnerapi.CauseAdmissionRefused, Object: "namespace/" + a.Namespace, Message: p.Detail, Fix: p.Fix,
 		}, nil
 	}
-	if errs := append(a.Spec.ValidateName(a.Name), a.Spec.Validate()...); len(errs) > 0 {
+	errs := append(a.Spec.ValidateName(a.Name), a.Spec.Validate()...)
+	if err := workload.CheckPatches(a); len(errs) == 0 && err != nil {
+		return invalidPatch(a, err), nil
+	}
+	if len(errs) > 0 {
 		var all, fields []string
 		for _, e := range errs {
 			field := "spec." + e.Field
@@ -45,6 +49,14 @@ func (c *Controller) refuseSpec(ctx context.Context, a *v1alpha1.App) (*runnerap
 		}, nil
 	}
 	return nil, nil
+}
+
+func invalidPatch(a *v1alpha1.App, err error) *runnerapi.Diagnosis {
+	d := &runnerapi.Diagnosis{Cause: runnerapi.CauseInvalidSpec, Object: "app/" + a.Name, Message: v1alpha1.Bounded(err.Error()), Fix: "correct spec.patches"}
+	if p := (&problem.Error{}); errors.As(err, &p) {
+		d.Message, d.Fix = v1alpha1.Bounded(p.Field+": "+p.Detail), v1alpha1.Bounded("spec."+p.Field+": "+p.Fix)
+	}
+	return d
 }
 
 // refusalOf returns the diagnosis of an error that a retry does not cure; any other comes

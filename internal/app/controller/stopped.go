@@ -16,7 +16,10 @@ func (c *Controller) holdBack(ctx context.Context, a *v1alpha1.App) (made, error
 	if err != nil {
 		return made{}, err
 	}
-	w := workload.Of(held)
+	w, err := workload.Of(held)
+	if err != nil {
+		return made{}, err
+	}
 	if err := c.applier.Ensure(ctx, held, w); err != nil {
 		return made{}, fmt.Errorf("stop the rollout of App %s: %w", a.Key(), err)
 	}

@@ -84,6 +84,14 @@ func addRules(spec *apiextensions.JSONSchemaProps) {
 	bound(spec.Properties["spread"].Properties["over"].Items.Schema, 317, `^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 	bound(spec.Properties["nodeSelector"].AdditionalProperties.Schema, 63, "")
 	bound(spec.Properties["podLabels"].AdditionalProperties.Schema, 63, "")
+	anyFields(spec.Properties["patches"].Items.Schema, "patch")
+}
+
+// anyFields makes the API server keep all fields of an object: the agent checks them.
+func anyFields(parent *apiextensions.JSONSchemaProps, name string) {
+	p := parent.Properties[name]
+	p.AdditionalProperties, p.XPreserveUnknownFields = nil, new(true)
+	parent.Properties[name] = p
 }
 
 // keyed makes the API server refuse two items with the same key.

@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/apply"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -48,6 +49,9 @@ func (w *Writer) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.A
 	if err := check(key.Name, spec); err != nil {
 		return runnerapi.App{}, err
 	}
+	if err := w.tryPatches(ctx, key, spec, opts); err != nil {
+		return runnerapi.App{}, err
+	}
 	if err := w.store.AdmitSize(ctx, key, spec); err != nil {
 		return runnerapi.App{}, err
 	}
@@ -69,7 +73,10 @@ func (w *Writer) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.A
 
 // check refuses a spec that no cluster would accept.
 func check(name string, spec runnerapi.AppSpec) error {
-	return invalid(append(spec.ValidateName(name), spec.Validate()...))
+	if errs := append(spec.ValidateName(name), spec.Validate()...); len(errs) > 0 {
+		return invalid(errs)
+	}
+	return workload.CheckPatches(&v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
 }
 
 func invalid(errs []runnerapi.FieldError) error {

@@ -26,7 +26,7 @@ func autoscaler(a *v1alpha1.App) *autoscalingv2.HorizontalPodAutoscaler {
 		ObjectMeta: ChildMeta(a),
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{
-				APIVersion: appsv1.SchemeGroupVersion.String(), Kind: Of(a).GetObjectKind().GroupVersionKind().Kind, Name: a.Name,
+				APIVersion: appsv1.SchemeGroupVersion.String(), Kind: KindOf(Blank(a.Spec.Type)), Name: a.Name,
 			},
 			MinReplicas: new(spec.Min), MaxReplicas: spec.Max,
 		},

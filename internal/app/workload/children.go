@@ -46,19 +46,24 @@ func ChildMeta(a *v1alpha1.App) metav1.ObjectMeta {
 
 // Children returns the objects that an App becomes, its workload first, before the agent marks them
 // with their digest.
-func Children(a *v1alpha1.App) []client.Object {
+func Children(a *v1alpha1.App) ([]client.Object, error) { return patched(a, Unpatched(a)...) }
+
+// Unpatched returns the same without the patches of the App's spec.
+func Unpatched(a *v1alpha1.App) []client.Object {
 	if a.Spec.Type != runnerapi.TypePipeline {
-		return append([]client.Object{Of(a)}, Besides(a)...)
+		return append([]client.Object{of(a)}, besides(a)...)
 	}
 	jobs := make([]client.Object, 0, len(a.Spec.Jobs))
 	for _, spec := range a.Spec.Jobs {
-		jobs = append(jobs, PipelineJob(a, spec))
+		jobs = append(jobs, pipelineJob(a, spec))
 	}
 	return jobs
 }
 
 // Besides returns the objects that an App becomes beside its workload.
-func Besides(a *v1alpha1.App) []client.Object {
+func Besides(a *v1alpha1.App) ([]client.Object, error) { return patched(a, besides(a)...) }
+
+func besides(a *v1alpha1.App) []client.Object {
 	var all []client.Object
 	if s := service(a); s != nil {
 		all = append(all, s)

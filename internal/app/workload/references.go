@@ -24,7 +24,16 @@ func References(a *v1alpha1.App) []Reference {
 	if len(a.Spec.RestartOn) == 0 {
 		return nil
 	}
-	refs := referencesOf(podTemplate(a).Spec)
+	children, err := Children(a)
+	if err != nil { // the App is refused for it
+		return nil
+	}
+	var refs []Reference
+	for _, o := range children {
+		if t := TemplateOf(o); t != nil {
+			refs = append(refs, referencesOf(t.Spec)...)
+		}
+	}
 	refs = slices.DeleteFunc(refs, func(r Reference) bool { return r.Name == "" || !slices.Contains(a.Spec.RestartOn, r.Kind) })
 	slices.SortFunc(refs, func(x, y Reference) int {
 		return cmp.Or(strings.Compare(string(x.Kind), string(y.Kind)), strings.Compare(x.Name, y.Name))

@@ -18,14 +18,16 @@ import (
 )
 
 // Of returns the object that creates the App's pods.
-func Of(a *v1alpha1.App) client.Object {
+func Of(a *v1alpha1.App) (client.Object, error) { return patchedOne(a, of(a)) }
+
+func of(a *v1alpha1.App) client.Object {
 	switch a.Spec.Type {
 	case runnerapi.TypeStatefulSet:
 		return statefulSet(a)
 	case runnerapi.TypeDaemonSet:
 		return daemonSet(a)
 	case runnerapi.TypeJob:
-		return Job(a)
+		return job(a)
 	case runnerapi.TypeCronJob:
 		return cronJob(a)
 	}
@@ -121,7 +123,9 @@ func daemonSet(a *v1alpha1.App) *appsv1.DaemonSet {
 }
 
 // Job returns the Job of an App of type Job.
-func Job(a *v1alpha1.App) *batchv1.Job {
+func Job(a *v1alpha1.App) (*batchv1.Job, error) { return patchedOne(a, job(a)) }
+
+func job(a *v1alpha1.App) *batchv1.Job {
 	return &batchv1.Job{
 		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
 		ObjectMeta: ChildMeta(a),
@@ -186,9 +190,13 @@ func RunKey(a *v1alpha1.App) string {
 
 // PipelineJob returns the Job for one of a Pipeline's jobs. Its pods belong to the App, so that
 // logs, diagnosis and deletion find them as for any App.
-func PipelineJob(a *v1alpha1.App, spec runnerapi.PipelineJob) *batchv1.Job {
+func PipelineJob(a *v1alpha1.App, spec runnerapi.PipelineJob) (*batchv1.Job, error) {
+	return patchedOne(a, pipelineJob(a, spec))
+}
+
+func pipelineJob(a *v1alpha1.App, spec runnerapi.PipelineJob) *batchv1.Job {
 	alone := &v1alpha1.App{ObjectMeta: a.ObjectMeta, Spec: a.Spec.JobSpec(spec).AppSpec()}
-	j := Job(alone)
+	j := job(alone)
 	j.Name = PipelineJobName(a, spec)
 	j.Annotations = map[string]string{objectmeta.Run: RunKey(a)}
 	return j

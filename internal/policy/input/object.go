@@ -98,20 +98,7 @@ func ofApp(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 	}
 	in := App(app.Spec)
 	in.Kind, in.Name = kindApp, u.GetName()
-	if in.Public != "" {
-		in.Public = "spec." + in.Public
-	}
-	for n := range in.Counts {
-		in.Counts[n].Field = "spec." + in.Counts[n].Field
-	}
-	for n := range in.Containers {
-		in.Containers[n].Field = join("spec", in.Containers[n].Field)
-	}
-	for _, names := range [][]runnerapi.NameIntent{in.Hosts, in.Annotations, in.Placement} {
-		for n := range names {
-			names[n].Field = "spec." + names[n].Field
-		}
-	}
+	within(&in, "spec")
 	w := walk{in: in}
 	meta, _ := u.Object["metadata"].(map[string]any)
 	w.annotations("metadata.annotations", meta["annotations"])
