@@ -7,7 +7,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/appfile"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -21,6 +24,7 @@ func TestExamples_Apps(t *testing.T) {
 		require.NoError(t, err, file)
 		assert.Empty(t, app.Spec.Validate(), file)
 		assert.Empty(t, app.Spec.ValidateName(app.Name), file)
+		require.NoError(t, workload.CheckPatches(&v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Name: app.Name}, Spec: app.Spec}), file)
 		assert.Equal(t, strings.TrimSuffix(filepath.Base(file), ".yaml"), app.Name, file)
 		assert.Contains(t, index, "-f "+strings.TrimPrefix(file, "../")+"`", "a command of examples/README.md")
 		if app.Spec.Type == "" {

@@ -19,7 +19,7 @@ import (
 // All of them befall an App, a set and a release in test/failures.
 var shown = []string{
 	"no-image", "no-secret", "no-file", "no-command", "crashing", "hungry", "too-big", "no-class", "unstarted",
-	"never-done", "failing-job", "late-job",
+	"never-done", "failing-job", "late-job", "sidecar-crashing", "sidecar-no-image",
 }
 
 // shownByTime are those that no signal alone shows: a readiness probe has to fail for as long as

@@ -168,6 +168,7 @@ func TestLogs_OfRealPods(t *testing.T) {
 	t.Parallel()
 	env, e, k := onNodes(t, "talker")
 	spec := runnerapi.AppSpec{Image: helloImage(t, env), Replicas: new(int32(2)), Probes: ready(8080)}
+	spec.Patches = patches(t, podPatch("initContainers: [{name: proxy, image: '"+spec.Image+"', args: ['-listen=:8082'], restartPolicy: Always}]"))
 	deploy(t, e, k, spec)
 	require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, 1).Status.Phase)
 
@@ -191,6 +192,10 @@ func TestLogs_OfRealPods(t *testing.T) {
 	lines = nil
 	require.NoError(t, e.Logs(t.Context(), k, runnerapi.LogOptions{Tail: -1, Since: time.Nanosecond}, keep))
 	assert.False(t, slices.ContainsFunc(lines, old), "of %v one is older than %s", lines, since)
+	lines = nil
+	require.NoError(t, e.Logs(t.Context(), k, runnerapi.LogOptions{Tail: -1, Container: "proxy"}, keep))
+	assert.Len(t, podsIn(lines), 2, "of a sidecar")
+	assert.True(t, slices.ContainsFunc(lines, func(l runnerapi.LogLine) bool { return strings.Contains(l.Line, "8082") }))
 	err := e.Logs(t.Context(), k, runnerapi.LogOptions{Tail: 1, Container: "sidecar"}, keep)
 	assert.Equal(t, runnerapi.CodeNotFound, code(err))
 	err = e.Logs(t.Context(), key(k.Namespace, "nobody"), runnerapi.LogOptions{}, keep)

@@ -40,28 +40,26 @@ func Read(text []byte) (File, error) {
 	if err != nil || document == nil {
 		return File{}, err
 	}
-	var head struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-	}
+	var root map[string]any
 	doc, err := document.JSON()
 	if err != nil {
 		return File{}, err
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &head); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &root); err != nil {
 		return File{}, errors.New("is not an object")
 	}
-	if head.APIVersion == "" && head.Kind == "" {
+	given, is := textOf(root, "apiVersion"), textOf(root, "kind")
+	if given == "" && is == "" {
 		file := File{}
 		err := document.Into(&file.Spec)
-		return file, explained(err)
+		return file, explained(err, root)
 	}
-	if head.APIVersion != apiVersion || head.Kind != kind {
-		return File{}, fmt.Errorf("is a %.60q of %.60q, not an App of pipeops.io/v1alpha1", head.Kind, head.APIVersion)
+	if given != apiVersion || is != kind {
+		return File{}, fmt.Errorf("is a %.60q of %.60q, not an App of pipeops.io/v1alpha1", is, given)
 	}
 	var r resource
 	err = document.Into(&r)
-	return File{Namespace: r.Metadata.Namespace, Name: r.Metadata.Name, Spec: r.Spec}, explained(err)
+	return File{Namespace: r.Metadata.Namespace, Name: r.Metadata.Name, Spec: r.Spec}, explained(err, root)
 }
 
 // Write returns the text of an App, in the form that kubectl takes.

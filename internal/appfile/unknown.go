@@ -1,7 +1,9 @@
 package appfile
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync"
@@ -9,26 +11,53 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/decode"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// explained says of an unknown field of an App's spec whether Kubernetes' pods have it.
-func explained(err error) error {
+// explained adds to the error about an unknown field of an App's spec the patch by which the App
+// gets it, if Kubernetes' pods or their containers have that field.
+func explained(err error, app map[string]any) error {
 	e, ok := errors.AsType[*decode.Error](err)
-	if !ok || !e.Unknown || !podFields()[strings.TrimPrefix(e.Field, "spec.")] {
+	if !ok || !e.Unknown {
 		return err
 	}
-	e.Message += "; an App cannot have it, but a pod in a manifest can (pipeops-runner apply)"
+	field := strings.TrimPrefix(e.Field, "spec.")
+	patch := field + ": ..."
+	switch {
+	case podFields()[field]:
+	case containerFields()[field]:
+		patch = fmt.Sprintf("containers: [{name: %s, %s}]", cmp.Or(textOf(app, "metadata", "name"), "NAME-OF-THE-APP"), patch)
+	default:
+		return err
+	}
+	patch = "spec: {template: {spec: {" + patch + "}}}"
+	if cmp.Or(textOf(app, "spec", "type"), textOf(app, "type")) == string(runnerapi.TypeCronJob) {
+		patch = "spec: {jobTemplate: {" + patch + "}}"
+	}
+	e.Message += "; Kubernetes has it, and the App gets it by patches: [{patch: {" + patch + "}}]"
 	return e
 }
 
-// podFields are the fields of Kubernetes' pods and their containers.
-var podFields = sync.OnceValue(func() map[string]bool {
+var (
+	podFields       = sync.OnceValue(func() map[string]bool { return fieldsOf(reflect.TypeFor[corev1.PodSpec]()) })
+	containerFields = sync.OnceValue(func() map[string]bool { return fieldsOf(reflect.TypeFor[corev1.Container]()) })
+)
+
+func fieldsOf(t reflect.Type) map[string]bool {
 	fields := map[string]bool{}
-	for _, t := range []reflect.Type{reflect.TypeFor[corev1.PodSpec](), reflect.TypeFor[corev1.Container]()} {
-		for field := range t.Fields() {
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			fields[name] = name != ""
-		}
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		fields[name] = name != ""
 	}
 	return fields
-})
+}
+
+// textOf returns a text at a path of a document, or an empty one.
+func textOf(at any, path ...string) string {
+	for _, key := range path {
+		object, _ := at.(map[string]any)
+		at = object[key]
+	}
+	text, _ := at.(string)
+	return text
+}

@@ -77,9 +77,13 @@ func ofContainers(i Images) []Failure {
 		return with(runs(i.Hello), func(s *runnerapi.AppSpec) { s.InitContainers = []runnerapi.InitContainer{c} })
 	}
 	crash := []string{"-crash-after=50ms", "-exit-code=4", "-listen=:8081"}
-	beside := func(name string) corev1.Container {
-		return corev1.Container{Name: name, Image: i.Hello, Args: crash, TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError}
+	patched := func(list string, c map[string]any) runnerapi.AppSpec {
+		pod := map[string]any{list: []any{c}}
+		return with(runs(i.Hello), func(s *runnerapi.AppSpec) {
+			s.Patches = []runnerapi.Patch{{Patch: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": pod}}}}}
+		})
 	}
+	args := []any{"-crash-after=50ms", "-exit-code=4", "-listen=:8081"}
 	return []Failure{
 		{
 			Name: "init-crashing", Spec: initial(runnerapi.InitContainer{Name: "migrate", Args: crash}), Signal: Looping,
@@ -95,18 +99,17 @@ func ofContainers(i Images) []Failure {
 			Cause:  runnerapi.CauseBadCommand, Object: "pod/", Message: "init container migrate cannot be started", Fix: "correct command and args",
 		},
 		{
-			Name: "sidecar-crashing", Spec: runs(i.Hello), NoApp: "an App has no sidecars", Lives: true,
-			Change: pod(func(p *corev1.PodSpec) {
-				c := beside("proxy")
-				always := corev1.ContainerRestartPolicyAlways
-				c.RestartPolicy = &always
-				p.InitContainers = append(p.InitContainers, c)
-			}),
+			Name: "sidecar-crashing", Lives: true,
+			Spec:   patched("initContainers", map[string]any{"name": "proxy", "image": i.Hello, "args": args, "restartPolicy": "Always"}),
 			Signal: Looping, Cause: runnerapi.CauseCrashLoop, Object: "pod/", Message: "sidecar proxy's process keeps ending with exit code 4", Fix: "proxy",
 		},
 		{
-			Name: "second-crashing", Spec: runs(i.Hello), NoApp: "an App has one container", Lives: true,
-			Change: pod(func(p *corev1.PodSpec) { p.Containers = append(p.Containers, beside("metrics")) }),
+			Name:   "sidecar-no-image",
+			Spec:   patched("initContainers", map[string]any{"name": "proxy", "image": "apps.test/no-such-image:1", "restartPolicy": "Always"}),
+			Signal: unpulled, Cause: runnerapi.CauseImageNotFound, Object: "pod/", Message: "apps.test/no-such-image:1 does not exist", Fix: "docker push",
+		},
+		{
+			Name: "second-crashing", Lives: true, Spec: patched("containers", map[string]any{"name": "metrics", "image": i.Hello, "args": args}),
 			Signal: Looping, Cause: runnerapi.CauseCrashLoop, Object: "pod/", Message: "container metrics's process keeps ending with exit code 4",
 			Fix: "logs of container metrics",
 		},

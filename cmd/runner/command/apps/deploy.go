@@ -54,7 +54,7 @@ Of the flags for an App, --public, --run-as-root, --pull-secret and --env-secret
 them; --public to those that publish a port.
 
 A file supports more than the flags do: files, volumes, init containers, security, update
-strategy and so on (see the API's document).`,
+strategy, patches and so on (see the API's document).`,
 		Example: `  pipeops-runner deploy shop web --image registry.example.com/shop/web:1.4.2 --port 8080 --replicas 3
   pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --env LOG=info --env-secret PASSWORD=web-env/password --probe-path /healthz
   pipeops-runner deploy shop -f app.yaml --image shop/web:$TAG
