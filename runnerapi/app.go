@@ -137,7 +137,7 @@ type AppSpec struct {
 	PriorityClass        string            `json:"priorityClassName,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"PriorityClass of the cluster, which says whose pods get room first."`
 	ProgressDeadline     *int32            `json:"progressDeadlineSeconds,omitempty" minimum:"10" maximum:"86400" doc:"When the rollout of a Deployment that gets no further has failed, in seconds; 600 when absent. What is plainly wrong is reported immediately."`
 	GraceSeconds         *int64            `json:"terminationGraceSeconds,omitempty" minimum:"0" maximum:"86400" doc:"Seconds until SIGKILL, of which the pods of an App with an ingress serve on for three before SIGTERM; 30 when absent."`
-	Patches              []Patch           `json:"patches,omitempty" maxItems:"16" doc:"Changes of the objects that the App becomes, for what its other fields cannot express. The policy has to allow these objects as manifests, too."`
+	Patches              []Patch           `json:"patches,omitempty" maxItems:"8" doc:"Changes of the objects that the App becomes, for what its other fields cannot express. The policy has to allow these objects as manifests, too."`
 
 	PodLabels      map[string]string `json:"podLabels,omitempty" maxProperties:"32" doc:"Labels of the pods, beside the agent's own."`
 	PodAnnotations map[string]string `json:"podAnnotations,omitempty" maxProperties:"32" doc:"Annotations of the pods."`

@@ -56,7 +56,7 @@ type Surroundings struct {
 	Tolerations      []Toleration      `json:"tolerations,omitempty" maxItems:"16" doc:"Taints that do not keep the pods from a node."`
 	PriorityClass    string            `json:"priorityClassName,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"PriorityClass of the cluster, which says whose pods get room first."`
 	GraceSeconds     *int64            `json:"terminationGraceSeconds,omitempty" minimum:"0" maximum:"86400" doc:"Seconds from SIGTERM to SIGKILL; 30 when absent."`
-	Patches          []Patch           `json:"patches,omitempty" maxItems:"16" doc:"Changes of the Kubernetes Jobs, for what the other fields cannot express. The policy has to allow these objects as manifests, too."`
+	Patches          []Patch           `json:"patches,omitempty" maxItems:"8" doc:"Changes of the Kubernetes Jobs, for what the other fields cannot express. The policy has to allow these objects as manifests, too."`
 
 	PodLabels      map[string]string `json:"podLabels,omitempty" maxProperties:"32" doc:"Labels of the pods, beside the agent's own."`
 	PodAnnotations map[string]string `json:"podAnnotations,omitempty" maxProperties:"32" doc:"Annotations of the pods."`

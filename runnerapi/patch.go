@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// maxPatch is the size of a patch in bytes, as JSON.
-const maxPatch = 32 << 10
+// The bounds of an App's patches: their number, and their size together in bytes as JSON. What they
+// become is compared item by item.
+const maxPatches, maxPatchBytes = 8, 16 << 10
 
 // Patch changes an object that an App becomes, for what the App's own fields cannot express. See
 // https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/.
@@ -50,18 +51,27 @@ func copied(v any) any {
 	return v
 }
 
-// patches checks what a schema cannot. The agent checks the rest when it renders the App's objects.
-func (v *validation) patches(all []Patch) {
-	for i, p := range all {
+// CheckPatches returns what is wrong with the number and the size of patches. The agent checks the
+// rest when it renders the App's objects.
+func CheckPatches(all []Patch) []FieldError {
+	v := &validation{}
+	if len(all) > maxPatches {
+		v.add("patches", "are more than %d: join some", maxPatches)
+	}
+	size := 0
+	for i, p := range all[:min(len(all), maxPatches)] {
 		field := fmt.Sprintf("patches[%d].patch", i)
 		raw, err := json.Marshal(p.Patch)
+		size += len(raw)
 		switch {
 		case err != nil:
 			v.add(field, "is not an object of JSON")
 		case len(p.Patch) == 0:
 			v.add(field, "is empty")
-		case len(raw) > maxPatch:
-			v.add(field, "is larger than %d bytes: split it", maxPatch)
+		case size > maxPatchBytes:
+			v.add(field, "the patches are larger than %d bytes together", maxPatchBytes)
+			return v.errs
 		}
 	}
+	return v.errs
 }

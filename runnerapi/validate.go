@@ -110,7 +110,7 @@ func (s AppSpec) Validate() []FieldError {
 		v.objectName(fmt.Sprintf("imagePullSecrets[%d]", i), name)
 	}
 	v.named(s)
-	v.patches(s.Patches)
+	v.errs = append(v.errs, CheckPatches(s.Patches)...)
 	for _, rule := range SpecRules() {
 		if !rule.Holds(s) {
 			v.add(rule.Field, "%s", rule.Message)

@@ -88,6 +88,18 @@ func TestPolicy_PatchesWithinRules(t *testing.T) {
 	require.NoError(t, load(t, "rules: ["+open+", {name: apps}]").Decide(outside))
 }
 
+// TestPolicy_PatchesOfAutoscaler: a scale command makes it later, and brings no spec to decide about.
+func TestPolicy_PatchesOfAutoscaler(t *testing.T) {
+	scaled := deploy(func(s *runnerapi.AppSpec) {
+		s.Patches = []runnerapi.Patch{{
+			Target: runnerapi.PatchTarget{Kind: "HorizontalPodAutoscaler"},
+			Patch:  map[string]any{"metadata": map[string]any{"annotations": map[string]any{"example.com/a": "b"}}},
+		}}
+	})
+	p := load(t, "rules: [{name: m, commands: [apply-manifests], kinds: [Deployment.apps]}, {name: apps, annotations: [example.com/*]}]")
+	assert.Contains(t, refusal(t, p.Decide(scaled)).Detail, "HorizontalPodAutoscaler.autoscaling")
+}
+
 func TestPolicy_PatchesApproved(t *testing.T) {
 	p := load(t, "rules: [{name: m, commands: [apply-manifests], kinds: ['*'], approval: 10m}, {name: apps}]")
 	assert.Contains(t, refusal(t, p.Decide(patching(t, sidecar))).Detail, "wants an approval")

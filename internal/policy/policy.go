@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
-	"github.com/pipeops/pipeops-vm-agent/internal/policy/input"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
@@ -161,18 +160,12 @@ func (p *Policy) rule(i runnerapi.Intent) (Rule, error) {
 		return Rule{}, runnerapi.PolicyDenied("only the owner of the cluster can allow it: readOnly in "+p.source,
 			"the customer's policy allows reading only (readOnly), and %s is a command", i.Command)
 	}
-	if i.App != nil {
-		var err error
-		if i.Patches, err = input.Patches(i.Name, *i.App); err != nil {
-			return Rule{}, err
-		}
-	}
 	rule, err := doc.explain(i, p.source)
 	if err == nil {
 		err = doc.still(i, p.source)
 	}
-	if err == nil {
-		err = doc.asManifests(i, rule, p.source)
+	if err == nil && i.App != nil && len(i.App.Patches) > 0 {
+		rule, err = doc.patches(i, p.source)
 	}
 	if err != nil {
 		return Rule{}, err

@@ -31,9 +31,6 @@ func (c *Controller) refuseSpec(ctx context.Context, a *v1alpha1.App) (*runnerap
 		}, nil
 	}
 	errs := append(a.Spec.ValidateName(a.Name), a.Spec.Validate()...)
-	if err := workload.CheckPatches(a); len(errs) == 0 && err != nil {
-		return invalidPatch(a, err), nil
-	}
 	if len(errs) > 0 {
 		var all, fields []string
 		for _, e := range errs {
@@ -47,6 +44,9 @@ func (c *Controller) refuseSpec(ctx context.Context, a *v1alpha1.App) (*runnerap
 			Cause: runnerapi.CauseInvalidSpec, Object: "app/" + a.Name,
 			Message: v1alpha1.Bounded(strings.Join(all, "; ")), Fix: v1alpha1.Bounded("correct " + strings.Join(fields, ", ")),
 		}, nil
+	}
+	if err := workload.CheckPatches(a); err != nil {
+		return invalidPatch(a, err), nil
 	}
 	return nil, nil
 }

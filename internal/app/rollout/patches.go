@@ -24,6 +24,9 @@ func (w *Writer) tryPatches(ctx context.Context, key runnerapi.Key, spec runnera
 		return nil //nolint:nilerr // the write itself reports it
 	}
 	err = w.applier.DryRun(ctx, a)
+	if problem.Is(err, problem.Invalid) {
+		return err
+	}
 	if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
 		return nil
 	}

@@ -21,9 +21,30 @@ import (
 // place, so that whatever renders an App or judges it has the same objects. An error names the
 // patch and the field at fault.
 func patched(a *v1alpha1.App, all ...client.Object) ([]client.Object, error) {
+	return all, eachPatch(a, all, func(int, client.Object, client.Object) error { return nil })
+}
+
+// EachPatch applies the patches of an App's spec one after the other. It calls seen with an object
+// before and after a patch, whose index it passes. An autoscaler counts as there, because a scale
+// command can bring it without another look at the patches.
+func EachPatch(a *v1alpha1.App, seen func(i int, was, is client.Object) error) error {
+	if len(a.Spec.Patches) == 0 {
+		return nil
+	}
+	if a.Spec.Autoscaling == nil && a.Spec.Type.Scales() {
+		a = a.DeepCopy()
+		a.Spec.Autoscaling = &runnerapi.Autoscaling{Min: 1, Max: 1}
+	}
+	return eachPatch(a, Unpatched(a), seen)
+}
+
+func eachPatch(a *v1alpha1.App, all []client.Object, seen func(i int, was, is client.Object) error) error {
+	if errs := runnerapi.CheckPatches(a.Spec.Patches); len(errs) > 0 { // a file of a Git source has met no schema
+		return invalid(errs[0].Field, problem.CorrectField, "%s", errs[0].Message)
+	}
 	for i, p := range a.Spec.Patches {
 		if err := targets(a, p.Target.Kind); err != nil {
-			return nil, inPatch(err, i, "target.kind")
+			return inPatch(err, i, "target.kind")
 		}
 		for n, o := range all {
 			if !targeted(a, p.Target.Kind, o) {
@@ -31,12 +52,15 @@ func patched(a *v1alpha1.App, all ...client.Object) ([]client.Object, error) {
 			}
 			out, err := apply(p.Patch, o)
 			if err != nil {
-				return nil, inPatch(err, i, "patch")
+				return inPatch(err, i, "patch")
+			}
+			if err := seen(i, o, out); err != nil {
+				return err
 			}
 			all[n] = out
 		}
 	}
-	return all, nil
+	return nil
 }
 
 func patchedOne[T client.Object](a *v1alpha1.App, o T) (T, error) {
@@ -174,9 +198,5 @@ func inPatch(err error, i int, part string) error {
 
 // CheckPatches returns what is wrong with the patches of an App.
 func CheckPatches(a *v1alpha1.App) error {
-	if len(a.Spec.Patches) == 0 {
-		return nil
-	}
-	_, err := Children(a)
-	return err
+	return EachPatch(a, func(int, client.Object, client.Object) error { return nil })
 }

@@ -254,7 +254,11 @@ func covers(is, was any) bool {
 		return true
 	case []any:
 		now, _ := is.([]any)
-		for _, item := range was {
+		shift := len(now) - len(was) // most patches put items in front
+		for i, item := range was {
+			if at := i + shift; at >= 0 && covers(now[at], item) {
+				continue
+			}
 			if !slices.ContainsFunc(now, func(have any) bool { return covers(have, item) }) {
 				return false
 			}

@@ -3,7 +3,6 @@ package input
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,27 +20,13 @@ import (
 // a patch does can be missed. An error is about a patch that cannot be applied.
 func Patches(name string, s runnerapi.AppSpec) (all []runnerapi.ObjectIntent, err error) {
 	a := &v1alpha1.App{ObjectMeta: metav1.ObjectMeta{Name: cmp.Or(name, "app")}, Spec: s}
-	before := workload.Unpatched(a)
-	for i := range s.Patches {
-		a.Spec.Patches = s.Patches[:i+1]
-		now, err := workload.Children(a)
-		if err != nil {
-			return nil, err
-		}
-		for n := range now {
-			if reflect.DeepEqual(before[n], now[n]) {
-				continue
-			}
-			in, err := added(before[n], now[n])
-			if err != nil {
-				return nil, err
-			}
-			within(&in, fmt.Sprintf("patches[%d].patch", i))
-			all = append(all, in)
-		}
-		before = now
-	}
-	return all, nil
+	err = workload.EachPatch(a, func(i int, was, is client.Object) error {
+		in, err := added(was, is)
+		within(&in, fmt.Sprintf("patches[%d].patch", i))
+		all = append(all, in)
+		return err
+	})
+	return all, err
 }
 
 // added returns what an object brings that it did not bring before.
