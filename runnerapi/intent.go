@@ -11,11 +11,11 @@ type Intent struct {
 	Name      string // of the App, the release or the like that the call is about; empty for none
 
 	// What the command brings, as far as a policy can bound it.
-	App   *AppSpec // the App as it would be
+	App *AppSpec // the App as it would be
 	// Patches are what the App's patches bring beside its other fields. The policy adds it.
 	Patches []ObjectIntent
-	Scale *Scale
-	Build *BuildSpec
+	Scale   *Scale
+	Build   *BuildSpec
 	// Chart is the chart of the objects; nil as long as it is not known.
 	Chart *ChartIntent
 	// Kubernetes is the request to the Kubernetes API.

@@ -18,7 +18,7 @@ import (
 )
 
 // patched applies the patches of an App's spec to the objects that it becomes. This is the only
-// place, so that whatever renders an App or judges it has the same objects. An error names the
+// place, so that all code that renders an App or judges it has the same objects. An error names the
 // patch and the field at fault.
 func patched(a *v1alpha1.App, all ...client.Object) ([]client.Object, error) {
 	return all, eachPatch(a, all, func(int, client.Object, client.Object) error { return nil })
