@@ -1,6 +1,9 @@
 package runnertest
 
-import "maps"
+import (
+	"maps"
+	"strings"
+)
 
 // BadSpec is a spec, as JSON without its image, and the text of its refusal. "Duplicate value" is
 // the cluster's own text for a key that occurs twice.
@@ -136,6 +139,9 @@ var badPods = map[string]BadSpec{
 	"any taint of a value":      {`{"tolerations":[{"operator":"Exists","value":"a"}]}`, "tolerations", "operator Exists takes no value"},
 	"seconds without NoExecute": {`{"tolerations":[{"key":"a","tolerationSeconds":3}]}`, "tolerations", "needs effect NoExecute"},
 	"a priority class's name":   {`{"priorityClassName":"A b"}`, "priorityClassName", ""},
+	"a patch of no object":      {`{"patches":[{"target":{"kind":"Pod"},"patch":{"spec":{}}}]}`, "patches[0].target.kind", ""},
+	"a patch of nothing":        {`{"patches":[{"patch":{}}]}`, "patches[0].patch", ""},
+	"too many patches":          {`{"patches":[` + strings.Repeat(`{"patch":{"spec":{}}},`, 8) + `{"patch":{"spec":{}}}]}`, "patches", ""},
 }
 
 // GoodSpecs returns taken by the API and by the cluster alike.
@@ -158,7 +164,7 @@ func GoodSpecs() map[string]string {
 			"security":{"runAsUser":1000,"runAsGroup":1000,"fsGroup":1000,"readOnlyRootFilesystem":true,"addCapabilities":["NET_BIND_SERVICE"]},
 			"serviceAccount":{"name":"web","token":true},"spread":{"when":"Required","over":["topology.kubernetes.io/zone"],"maxSkew":2},
 			"terminationGraceSeconds":90,"progressDeadlineSeconds":120,"podLabels":{"team":"shop","example.com/tier":""},"podAnnotations":{"example.com/a":"true"},
-			"nodeSelector":{"kubernetes.io/arch":"arm64"},"tolerations":[{"key":"gpu","value":"yes","effect":"NoExecute","tolerationSeconds":60},{"operator":"Exists"}],"priorityClassName":"high","metrics":{"port":9090,"path":"/m/v1"}}`,
+			"nodeSelector":{"kubernetes.io/arch":"arm64"},"tolerations":[{"key":"gpu","value":"yes","effect":"NoExecute","tolerationSeconds":60},{"operator":"Exists"}],"priorityClassName":"high","patches":[{"target":{"kind":"Deployment"},"patch":{"spec":{"template":{"spec":{"hostAliases":[{"ip":"10.0.0.1","hostnames":["db"]}]}}}}}],"metrics":{"port":9090,"path":"/m/v1"}}`,
 		"public":      `{"ports":[{"port":80}],"ingress":{"public":true,"annotations":{"pipeops.io/answer-timeout":"5m","pipeops.io/gateway-mode":"tunnel"}}}`,
 		"visitors":    `{"ports":[{"port":80}],"ingress":{"public":true,"hosts":[{"host":"a.example.com"}],"visitors":{"allowFrom":["10.1.2.3/8","192.0.2.7","2001:db8::/32","::1"],"basicAuthSecret":"users","requestsPerSecond":5,"maxBodyBytes":1048576}}}`,
 		"recreated":   `{"update":{"strategy":"Recreate"}}`,
