@@ -73,6 +73,10 @@ func TestPatches_RefusedBeforeAnythingIsWritten(t *testing.T) {
 	for text, want := range map[string][2]string{
 		podPatch("hostAliases: [{ip: 10.0.0.1, hostname: [db]}]"):                                      {"patches[0].patch.spec.template.spec.hostAliases[0].hostname", "did you mean hostnames"},
 		podPatch("containers: [{name: web, securityContext: {privileged: true}}]"):                     {"patches[0].patch", "privileged"},
+		podPatch("volumes: [{name: node, hostPath: {path: /}}]"):                                       {"patches[0].patch", "hostPath"},
+		podPatch("containers: [{name: a, image: b, ports: [{containerPort: 80, hostPort: 80}]}]"):      {"patches[0].patch", "hostPort"},
+		podPatch("serviceAccountName: admin"):                                                          {"patches[0].patch.spec.template.spec.serviceAccountName", "serviceAccount.name"},
+		podPatch("automountServiceAccountToken: true"):                                                 {"patches[0].patch.spec.template.spec.automountServiceAccountToken", "serviceAccount.token"},
 		podPatch("hostAliases: [{ip: db, hostnames: [db]}]"):                                           {"patches", "spec.template.spec.hostAliases[0].ip"},
 		podPatch("containers: [{name: web, ports: [{name: much-too-long-a-name, containerPort: 1}]}]"): {"patches", "ports[0].name"},
 	} {
