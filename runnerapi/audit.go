@@ -31,6 +31,10 @@ const (
 // failed, or the connection was cut later.
 const AuditConnect = "connect"
 
+// AuditOwner is the Runner in records of what the cluster's owner did. No Runner can have this
+// name.
+const AuditOwner = "(owner)"
+
 // AuditRecord is one command of a Runner, or the refusal of a call that is not a command. Records
 // are chained: each contains the hash of the record before it.
 type AuditRecord struct {
@@ -67,6 +71,12 @@ func by(runner, operator string) string {
 		return runner
 	}
 	return runner + " (" + operator + ")"
+}
+
+// OwnersAlone reports whether no Runner may see the record: the cluster's owner did something in no
+// namespace, or has put the rule into the policy that the arguments are.
+func (r AuditRecord) OwnersAlone() bool {
+	return r.Runner == AuditOwner && (r.Namespace == "" || len(r.Arguments) > 0)
 }
 
 // KubernetesCall returns the verb and path of a request to the Kubernetes API, and an empty string

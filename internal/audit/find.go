@@ -44,9 +44,9 @@ type Source interface {
 	Ahead(ctx context.Context, place int64, limit int) ([]Entry, error)
 }
 
-// Find returns the newest calls that a filter selects, among those about a visible namespace. It
-// reads MaxScan records at most. A nil visible makes all visible.
-func Find(ctx context.Context, in Source, f runnerapi.AuditFilter, visible func(namespace string) bool) (runnerapi.AuditList, error) {
+// Find returns the newest calls that a filter selects, among the visible ones. It reads MaxScan
+// records at most. A nil visible makes all visible.
+func Find(ctx context.Context, in Source, f runnerapi.AuditFilter, visible func(runnerapi.AuditRecord) bool) (runnerapi.AuditList, error) {
 	s, err := newSearch(ctx, in, f, visible)
 	if err != nil {
 		return runnerapi.AuditList{}, err
@@ -69,7 +69,7 @@ func Find(ctx context.Context, in Source, f runnerapi.AuditFilter, visible func(
 // search is a search on its way from newer to older records.
 type search struct {
 	selection
-	visible func(namespace string) bool
+	visible func(runnerapi.AuditRecord) bool
 	limit   int
 
 	in    Source
@@ -82,7 +82,7 @@ type search struct {
 	found runnerapi.AuditList
 }
 
-func newSearch(ctx context.Context, in Source, f runnerapi.AuditFilter, visible func(string) bool) (*search, error) {
+func newSearch(ctx context.Context, in Source, f runnerapi.AuditFilter, visible func(runnerapi.AuditRecord) bool) (*search, error) {
 	selected, err := selects(f, time.Now())
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (s *search) take(ctx context.Context, e Entry) (more bool, err error) {
 	s.at = e.Place
 	s.found.Scanned++
 	call, err := s.callOf(ctx, e)
-	if err == nil && call != nil && (s.visible == nil || s.visible(call.Namespace)) && s.selects(call) {
+	if err == nil && call != nil && (s.visible == nil || s.visible(call.AuditRecord)) && s.selects(call) {
 		s.found.Items = append(s.found.Items, *call)
 		if e.Outcome != runnerapi.AuditBegun {
 			s.ended[e.key()] = &s.found.Items[len(s.found.Items)-1]

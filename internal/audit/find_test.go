@@ -140,7 +140,7 @@ func TestFind_InvalidFilter(t *testing.T) {
 func TestFind_Hidden(t *testing.T) {
 	hidden := func(r *runnerapi.AuditRecord) { r.Namespace = "payroll" }
 	log := logOf(t, call("a", 1, runnerapi.AuditDone), call("b", 2, runnerapi.AuditDone, hidden), call("c", 3, runnerapi.AuditDone), call("d", 4, runnerapi.AuditDone, hidden))
-	visible := func(namespace string) bool { return namespace != "payroll" }
+	visible := func(r runnerapi.AuditRecord) bool { return r.Namespace != "payroll" }
 	var all []string
 	for f := (runnerapi.AuditFilter{Limit: 1}); ; {
 		list, err := audit.Search(t.Context(), log, f, visible)

@@ -11,13 +11,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Owner is the Runner in records of what the cluster's owner did. No Runner can have this name.
-const Owner = "(owner)"
-
 // Append writes a record of what the owner did with a program, and returns once it is stored. err
 // is why it failed; nil if it did not. Batches are claimed by number, so any process may append.
 func Append(ctx context.Context, s Store, program string, r runnerapi.AuditRecord, err error) error {
-	r.Runner, r.Replica, r.Outcome = Owner, program, runnerapi.AuditDone
+	r.Runner, r.Replica, r.Outcome = runnerapi.AuditOwner, program, runnerapi.AuditDone
 	if err != nil {
 		r.Outcome = runnerapi.AuditFailed
 		if p, ok := errors.AsType[*problem.Error](err); ok {

@@ -56,12 +56,12 @@ func (s stored) after(place int64) int {
 }
 
 // Find implements backend.Auditor.
-func (l *Log) Find(ctx context.Context, f runnerapi.AuditFilter, visible func(namespace string) bool) (runnerapi.AuditList, error) {
+func (l *Log) Find(ctx context.Context, f runnerapi.AuditFilter, visible func(runnerapi.AuditRecord) bool) (runnerapi.AuditList, error) {
 	return Search(ctx, l.store, f, visible)
 }
 
 // Search finds calls in a store as Find does.
-func Search(ctx context.Context, s Store, f runnerapi.AuditFilter, visible func(namespace string) bool) (runnerapi.AuditList, error) {
+func Search(ctx context.Context, s Store, f runnerapi.AuditFilter, visible func(runnerapi.AuditRecord) bool) (runnerapi.AuditList, error) {
 	head, err := Head(ctx, s)
 	if err != nil {
 		return runnerapi.AuditList{}, fmt.Errorf("audit: %w", err)

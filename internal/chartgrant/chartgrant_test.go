@@ -225,7 +225,7 @@ func (s *scene) recorded() {
 	require.NoError(s, err)
 	var acts []string
 	for _, r := range list.Items {
-		if r.Runner == audit.Owner && (r.Namespace == s.namespace || r.Name == s.namespace) {
+		if r.Runner == runnerapi.AuditOwner && (r.Namespace == s.namespace || r.Name == s.namespace) {
 			acts = append(acts, r.Command+" "+r.Name+" "+string(r.Outcome))
 		}
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -27,7 +28,7 @@ func (s *auditCalls) routes() {
 	register(s.calls, operation("list-audit", "Audit", "Search the audit log",
 		"Every command of every Runner and every refusal, newest call first. A call with two records, of its beginning and its end, is one item. "+
 			"With after, the answer has each record as the agent keeps it: chained by hash, bounded in number, without secrets. "+
-			"Records of namespaces that the customer's policy hides from the Runner are left out.", 0),
+			"Records of namespaces that the customer's policy hides from the Runner are left out, and so are the owner's about the policy.", 0),
 		func(ctx context.Context, in *auditInput) (*auditOutput, error) {
 			if s.audit == nil {
 				return nil, problem.Errorf(problem.NotFound, "", "this agent keeps no audit log")
@@ -40,7 +41,7 @@ func (s *auditCalls) routes() {
 
 func (s *auditCalls) read(ctx context.Context, in *auditInput) (runnerapi.AuditList, error) {
 	if in.After < 0 {
-		return s.audit.Find(ctx, in.AuditFilter, guard.Visible(ctx, s.guard))
+		return s.audit.Find(ctx, in.AuditFilter, s.visible(ctx))
 	}
 	if in.AuditFilter != (runnerapi.AuditFilter{Limit: in.Limit}) {
 		return runnerapi.AuditList{}, problem.Errorf(problem.Invalid, "leave out after, or all other parameters but limit",
@@ -49,16 +50,24 @@ func (s *auditCalls) read(ctx context.Context, in *auditInput) (runnerapi.AuditL
 	return s.collect(ctx, in.After, in.Limit)
 }
 
-// collect leaves out the records of namespaces that the policy hides from the Runner. A page
-// of which nothing is left is not the end of the log: then it is the next one.
+// visible returns whether the caller sees a record: those of namespaces that the policy hides from
+// the Runner are left out, and those that are the owner's alone.
+func (s *auditCalls) visible(ctx context.Context) func(runnerapi.AuditRecord) bool {
+	in := guard.Visible(ctx, s.guard)
+	return func(r runnerapi.AuditRecord) bool { return in(r.Namespace) && !r.OwnersAlone() }
+}
+
+// collect leaves out what the caller does not see. A page of which nothing is left is not the end of
+// the log: then it is the next one.
 func (s *auditCalls) collect(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error) {
+	visible := s.visible(ctx)
 	for {
 		list, err := s.audit.List(ctx, after, limit)
 		if err != nil || len(list.Items) == 0 {
 			return list, err
 		}
 		last := list.Items[len(list.Items)-1].Seq
-		list.Items = guard.Seen(ctx, s.guard, list.Items, func(c runnerapi.AuditCall) string { return c.Namespace })
+		list.Items = slices.DeleteFunc(list.Items, func(c runnerapi.AuditCall) bool { return !visible(c.AuditRecord) })
 		if len(list.Items) > 0 || last <= after {
 			return list, nil
 		}

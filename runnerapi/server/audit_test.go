@@ -51,7 +51,7 @@ func (a *auditor) List(context.Context, int64, int) (runnerapi.AuditList, error)
 }
 
 // Find returns the filter as the command of a call.
-func (a *auditor) Find(_ context.Context, f runnerapi.AuditFilter, _ func(string) bool) (runnerapi.AuditList, error) {
+func (a *auditor) Find(_ context.Context, f runnerapi.AuditFilter, _ func(runnerapi.AuditRecord) bool) (runnerapi.AuditList, error) {
 	return runnerapi.AuditList{Older: 7, Items: []runnerapi.AuditCall{{AuditRecord: runnerapi.AuditRecord{Time: time.Now(), Outcome: runnerapi.AuditDone, Command: fmt.Sprintf("%+v", f)}}}}, nil
 }
 
@@ -256,4 +256,59 @@ func TestAudit_SkipsRefusedBody(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	assert.NotContains(t, string(record.Arguments), "body")
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(48<<20), "some copies of the text, and no values")
+}
+
+// kept is an audit log of these records.
+type kept []runnerapi.AuditCall
+
+func (kept) Record(runnerapi.AuditRecord) {}
+
+func (kept) Keep(context.Context, runnerapi.AuditRecord) error { return nil }
+
+func (k kept) List(_ context.Context, after int64, limit int) (list runnerapi.AuditList, err error) {
+	list.Items = slices.Clone(k[min(int(after), len(k)):min(int(after)+limit, len(k))])
+	return list, nil
+}
+
+func (k kept) Find(_ context.Context, _ runnerapi.AuditFilter, visible func(runnerapi.AuditRecord) bool) (runnerapi.AuditList, error) {
+	return runnerapi.AuditList{Items: slices.DeleteFunc(slices.Clone(k), func(c runnerapi.AuditCall) bool { return !visible(c.AuditRecord) })}, nil
+}
+
+// TestAudit_HidesOwnersRules: rules are about other Runners, too. The owner's own command reads the
+// log where it is kept.
+func TestAudit_HidesOwnersRules(t *testing.T) {
+	agent := runnertest.New(t, runnertest.NewBackend())
+	rule := json.RawMessage(`{"name":"payroll","runners":["hr"]}`)
+	records := []runnerapi.AuditRecord{
+		{Command: "policy-allow", Name: "payroll", Runner: runnerapi.AuditOwner, Arguments: rule},
+		{Command: "pause-runners", Runner: runnerapi.AuditOwner},
+		{Command: "chart-allow", Namespace: "production", Name: "web", Runner: runnerapi.AuditOwner, Arguments: rule},
+		{Command: "pause-app", Namespace: "production", Name: "web", Runner: runnerapi.AuditOwner},
+		{Command: "cordon-node", Name: "a", Runner: "ops", Arguments: json.RawMessage(`{}`)},
+		{Command: "put-app", Namespace: "production", Name: "web", Runner: "ops", Arguments: json.RawMessage(`{}`)},
+	}
+	var log kept
+	for n, r := range records {
+		r.Seq, r.Outcome, r.Time = int64(n+1), runnerapi.AuditDone, time.Unix(int64(n+1), 0)
+		log = append(log, runnerapi.AuditCall{AuditRecord: r})
+	}
+	agent.Audit = log
+	agent.Start()
+	for _, limit := range []int{1, 2, 100} {
+		var seen []string
+		for after := int64(0); ; {
+			list, err := agent.Client().Audit().List(t.Context(), after, limit)
+			require.NoError(t, err)
+			if len(list.Items) == 0 {
+				break
+			}
+			for _, r := range list.Items {
+				seen, after = append(seen, r.Command), r.Seq
+			}
+		}
+		assert.Equal(t, []string{"pause-app", "cordon-node", "put-app"}, seen, limit)
+	}
+	found, err := agent.Client().Audit().Find(t.Context(), runnerapi.AuditFilter{})
+	require.NoError(t, err)
+	assert.Len(t, found.Items, 3, "a search shows no more")
 }

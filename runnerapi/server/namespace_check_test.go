@@ -66,9 +66,9 @@ func (p pages) List(_ context.Context, after int64, limit int) (list runnerapi.A
 	return list, nil
 }
 
-func (p pages) Find(ctx context.Context, _ runnerapi.AuditFilter, visible func(string) bool) (runnerapi.AuditList, error) {
+func (p pages) Find(ctx context.Context, _ runnerapi.AuditFilter, visible func(runnerapi.AuditRecord) bool) (runnerapi.AuditList, error) {
 	list, err := p.List(ctx, 0, len(p))
-	list.Items = slices.DeleteFunc(list.Items, func(c runnerapi.AuditCall) bool { return !visible(c.Namespace) })
+	list.Items = slices.DeleteFunc(list.Items, func(c runnerapi.AuditCall) bool { return !visible(c.AuditRecord) })
 	return list, err
 }
 

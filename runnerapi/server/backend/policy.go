@@ -30,8 +30,8 @@ type Auditor interface {
 	Keep(context.Context, runnerapi.AuditRecord) error
 	// List returns at most limit stored records that follow the number after, oldest first.
 	List(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error)
-	// Find returns the newest calls that a filter selects, among those about a visible namespace.
-	Find(ctx context.Context, f runnerapi.AuditFilter, visible func(namespace string) bool) (runnerapi.AuditList, error)
+	// Find returns the newest calls that a filter selects, among the visible ones.
+	Find(ctx context.Context, f runnerapi.AuditFilter, visible func(runnerapi.AuditRecord) bool) (runnerapi.AuditList, error)
 }
 
 // Policy is the cluster owner's policy about what Runners may do. It may change at any time, and
