@@ -88,7 +88,7 @@ func TestPolicy_PatchesWithinRules(t *testing.T) {
 	require.NoError(t, load(t, "rules: ["+open+", {name: apps}]").Decide(outside))
 }
 
-// TestPolicy_PatchesOfAutoscaler: a scale command makes it later, and brings no spec to decide about.
+// TestPolicy_PatchesOfAutoscaler: a scale command makes it later, without a spec to decide about.
 func TestPolicy_PatchesOfAutoscaler(t *testing.T) {
 	scaled := deploy(func(s *runnerapi.AppSpec) {
 		s.Patches = []runnerapi.Patch{{
