@@ -78,7 +78,7 @@ type ObjectIntent struct {
 	// Annotations are the annotation keys of the object and of what it creates, such as pods.
 	Annotations []NameIntent
 	// Placement is how its pods choose their nodes and their priority, as nodeSelector/KEY,
-	// toleration/KEY, priorityClass/NAME or node/NAME.
+	// toleration/KEY, priorityClass/NAME, node/NAME, runtimeClass/NAME or scheduler/NAME.
 	Placement []NameIntent
 	// Rights is a digest of the rights that a role holds, or of the role that a binding binds;
 	// empty for other kinds.

@@ -250,11 +250,31 @@ func TestPlacement_OfEachKind(t *testing.T) {
   requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: Exists}], matchFields: [{key: metadata.name, operator: In, values: [n1]}]}]},
   preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: cheap, operator: Exists}]}}]}}`
 	want = append(want, "node/n1", "nodeSelector/zone", "nodeSelector/metadata.name", "nodeSelector/cheap")
+	spec = strings.TrimSuffix(spec, "}") + `,
+  podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname}]},
+  podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname}, {topologyKey: rack}]}},
+topologySpreadConstraints: [{topologyKey: control, whenUnsatisfiable: DoNotSchedule, maxSkew: 1}, {topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule, maxSkew: 1}],
+runtimeClassName: gpu, schedulerName: theirs`
+	want = append(want, "nodeSelector/kubernetes.io/hostname", "nodeSelector/rack", "nodeSelector/control", "runtimeClass/gpu", "scheduler/theirs")
 	for _, kind := range []string{"apiVersion: apps/v1, kind: Deployment", "apiVersion: example.com/v1, kind: Fleet"} {
 		in := object(t, "{"+kind+", spec: {template: {spec: {"+spec+"}}}}")
 		assert.ElementsMatch(t, want, names(in.Placement), kind)
 	}
 	assert.Empty(t, object(t, "{apiVersion: v1, kind: ConfigMap, data: {nodeSelector: a}}").Placement)
+	assert.Empty(t, object(t, "{apiVersion: v1, kind: Pod, spec: {schedulerName: default-scheduler}}").Placement)
+}
+
+// TestPlacement_Spread: only what each node has may be spread over without a rule.
+func TestPlacement_Spread(t *testing.T) {
+	for spread, want := range map[string][]string{
+		"{}": nil, "{when: Required}": nil, "{when: Required, over: [topology.kubernetes.io/zone, kubernetes.io/hostname]}": nil, "{when: Never, over: [control]}": nil,
+		"{when: Required, over: [topology.kubernetes.io/region, control]}": {"nodeSelector/control"}, "{over: [control]}": {"nodeSelector/control"},
+	} {
+		in := object(t, "{apiVersion: pipeops.io/v1alpha1, kind: App, spec: {image: web, spread: "+spread+"}}")
+		assert.Equal(t, want, names(in.Placement), spread)
+	}
+	in := input.App(runnerapi.AppSpec{Image: "web", Spread: &runnerapi.Spread{Over: []string{"kubernetes.io/hostname", "control"}}})
+	assert.Equal(t, "spread.over[1]", in.Placement[0].Field)
 }
 
 // TestApp_Public reads them from the spec of an App and from its manifest.

@@ -5,6 +5,9 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -15,8 +18,13 @@ const (
 	tolerated     = "toleration/"
 	priorityClass = "priorityClass/"
 	nodeName      = "node/"
+	runtimeClass  = "runtimeClass/" // which can bring a nodeSelector and tolerations
+	scheduler     = "scheduler/"
 	anyTaint      = "*" // of a toleration without a key
 )
+
+// everyNode are labels that each node has, so that spreading over them chooses none.
+var everyNode = []string{corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
 
 // placementOf returns how an App's pods choose their nodes and their priority.
 func placementOf(s runnerapi.AppSpec) (all []runnerapi.NameIntent) {
@@ -28,6 +36,13 @@ func placementOf(s runnerapi.AppSpec) (all []runnerapi.NameIntent) {
 	}
 	if s.PriorityClass != "" {
 		all = append(all, runnerapi.NameIntent{Field: "priorityClassName", Name: priorityClass + s.PriorityClass})
+	}
+	if s.Spread != nil && s.Spread.When != "Never" {
+		for n, key := range s.Spread.Over {
+			if !slices.Contains(everyNode, key) {
+				all = append(all, runnerapi.NameIntent{Field: fmt.Sprintf("spread.over[%d]", n), Name: nodeLabel + key})
+			}
+		}
 	}
 	return all
 }
@@ -46,6 +61,16 @@ func (w *walk) placement(field, key string, v any) {
 		w.place(field, priorityClass, v)
 	case "nodeName":
 		w.place(field, nodeName, v)
+	case "runtimeClassName":
+		w.place(field, runtimeClass, v)
+	case "schedulerName":
+		if v != corev1.DefaultSchedulerName {
+			w.place(field, scheduler, v)
+		}
+	case "topologyKey":
+		if label, ok := v.(string); ok && (!slices.Contains(everyNode, label) || strings.Contains(field, ".podAffinity.")) { // beside pods of any namespace
+			w.place(field, nodeLabel, label)
+		}
 	case "nodeSelector":
 		labels, _ := v.(map[string]any)
 		for _, label := range slices.Sorted(maps.Keys(labels)) {
