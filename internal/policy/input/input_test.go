@@ -264,6 +264,20 @@ runtimeClassName: gpu, schedulerName: theirs`
 	assert.Empty(t, object(t, "{apiVersion: v1, kind: Pod, spec: {schedulerName: default-scheduler}}").Placement)
 }
 
+// TestCounts_Default: an object that names no number has that of its controller.
+func TestCounts_Default(t *testing.T) {
+	many := []runnerapi.CountIntent{{Field: "spec.maxReplicaCount", Pods: 100}}
+	for _, kind := range []string{"ScaledObject", "ScaledJob"} {
+		for spec, want := range map[string][]runnerapi.CountIntent{
+			"{}": many, "{maxReplicaCount: null}": many, "{maxReplicaCount: 3}": {{Field: "spec.maxReplicaCount", Pods: 3}},
+		} {
+			assert.Equal(t, want, object(t, "{apiVersion: keda.sh/v1alpha1, kind: "+kind+", spec: "+spec+"}").Counts, kind+spec)
+		}
+		assert.Equal(t, many, object(t, "{apiVersion: keda.sh/v1alpha1, kind: "+kind+"}").Counts)
+	}
+	assert.Empty(t, object(t, "{apiVersion: example.com/v1, kind: ScaledObject, spec: {}}").Counts)
+}
+
 // TestPlacement_Spread: only what each node has may be spread over without a rule.
 func TestPlacement_Spread(t *testing.T) {
 	for spread, want := range map[string][]string{

@@ -73,6 +73,7 @@ func Object(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 			w.value(key, key, u.Object[key])
 		}
 	}
+	w.defaultCount(kind, u.Object)
 	gvk := u.GroupVersionKind()
 	if same := renamed[gvk.Group]; same != "" {
 		gvk.Group = same
@@ -135,6 +136,13 @@ type walk struct {
 
 // countFields are those of Kubernetes' kinds, and of those that scale others.
 var countFields = map[string]bool{"replicas": true, "parallelism": true, "maxReplicas": true, "maxReplicaCount": true}
+
+// defaultCounts are the kinds that have many pods where they do not bound them, by a field of their
+// spec. Those of KEDA have 100.
+var defaultCounts = map[string]runnerapi.CountIntent{
+	"ScaledObject.keda.sh": {Field: "maxReplicaCount", Pods: 100},
+	"ScaledJob.keda.sh":    {Field: "maxReplicaCount", Pods: 100},
+}
 
 // containerFields hold the containers of a pod.
 var containerFields = map[string]bool{"containers": true, "initContainers": true, "ephemeralContainers": true}
@@ -207,6 +215,16 @@ func (w *walk) count(field string, v any) {
 		return
 	}
 	w.in.Counts = append(w.in.Counts, runnerapi.CountIntent{Field: field, Pods: int32(max(min(n, most), 0))})
+}
+
+// defaultCount gathers the number of pods of an object that does not name it.
+func (w *walk) defaultCount(kind string, object map[string]any) {
+	n, known := defaultCounts[kind]
+	spec, _ := object["spec"].(map[string]any)
+	if known && spec[n.Field] == nil {
+		n.Field = "spec." + n.Field
+		w.in.Counts = append(w.in.Counts, n)
+	}
 }
 
 func (w *walk) containers(field string, v any) {
