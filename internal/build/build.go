@@ -270,13 +270,14 @@ func (c *Client) runs(ctx context.Context, key runnerapi.Key) ([]batchv1.Job, er
 	return c.jobs(ctx, key.Namespace, nameLabel+"="+key.Name)
 }
 
-// jobs returns those that are not being deleted, the newest first.
+// jobs returns those that are not being deleted, the newest first. A Job that another controller
+// made, such as a CronJob's, is no run of a build.
 func (c *Client) jobs(ctx context.Context, namespace, selector string) ([]batchv1.Job, error) {
 	list, err := c.batch.Jobs(namespace).List(ctx, metav1.ListOptions{LabelSelector: objectmeta.ManagedBy + "=" + objectmeta.ManagedByAgent + "," + selector})
 	if err != nil {
 		return nil, kubeproblem.From(err, "reading the builds of namespace "+namespace)
 	}
-	jobs := slices.DeleteFunc(list.Items, func(j batchv1.Job) bool { return j.DeletionTimestamp != nil })
+	jobs := slices.DeleteFunc(list.Items, func(j batchv1.Job) bool { return j.DeletionTimestamp != nil || metav1.GetControllerOf(&j) != nil })
 	slices.SortFunc(jobs, func(a, b batchv1.Job) int {
 		if later(&a, &b) {
 			return -1

@@ -17,10 +17,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/build"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/problemtest"
 )
 
 // lowering are fields that lower a pod's confinement; CONTAINER stands in each kind of containers.
@@ -110,6 +112,39 @@ func TestBuild_PodsConfined(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, try(env, string(text)))
 	confidential(t, pod)
+}
+
+// TestBuild_IgnoresJobsOfOthers has a Job with a build's labels that a CronJob made.
+func TestBuild_IgnoresJobsOfOthers(t *testing.T) {
+	env := bench(t)
+	builder := tool(t, env)
+	key := runnerapi.Key{Namespace: builds, Name: "taken"}
+	labels := objectmeta.Labels()
+	labels["pipeops.io/build"] = key.Name
+	runs := batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "a", Image: "a"}},
+	}}}
+	owner := &batchv1.CronJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: builds, Name: "build-taken"},
+		Spec:       batchv1.CronJobSpec{Schedule: "0 0 1 1 *", Suspend: new(true), JobTemplate: batchv1.JobTemplateSpec{Spec: runs}},
+	}
+	require.NoError(t, env.Client.Create(t.Context(), owner))
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: builds, Name: "build-taken-1", Labels: labels, OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(owner, batchv1.SchemeGroupVersion.WithKind("CronJob")),
+		}},
+		Spec: runs,
+	}
+	require.NoError(t, env.Client.Create(t.Context(), job))
+	_, err := builder.Get(t.Context(), key)
+	require.Equal(t, problem.NotFound, problemtest.Of(t, err).Code)
+	_, err = builder.Run(t.Context(), key, spec("ca"), byTest)
+	require.NoError(t, err, "no run is in progress")
+	b, err := builder.Get(t.Context(), key)
+	require.NoError(t, err)
+	assert.Empty(t, b.Before)
+	require.NoError(t, builder.Delete(t.Context(), key, byTest))
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(job), job), "it stays")
 }
 
 // debugged has containers put into a pod that runs. Such a container has neither ports nor probes.

@@ -34,7 +34,7 @@ func grantedInCluster(u *unstructured.Unstructured) error {
 		return problem.Errorf(problem.Forbidden, fixClusterRole,
 			"a ClusterRole that the agent applies has no aggregationRule: it takes in any rights").WithField("aggregationRule")
 	}
-	for label := range u.GetLabels() {
+	for label := range notes(u.Object["metadata"], "labels") {
 		if strings.HasPrefix(label, aggregates) {
 			return problem.Errorf(problem.Forbidden, fixClusterRole, "a ClusterRole that the agent applies has no label %s: "+
 				"it would give its rights to everyone who is bound to another ClusterRole", label).WithField("metadata.labels")

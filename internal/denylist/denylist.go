@@ -71,7 +71,7 @@ func (a Agent) Check(u *unstructured.Unstructured) error {
 	if err := CheckName(kind, u.GetName()); err != nil {
 		return err
 	}
-	return marks(u)
+	return marks(u.Object)
 }
 
 // CheckRemoval refuses the removal of a release's object only if the agent depends on the object,
@@ -131,7 +131,7 @@ func (a Agent) namespace(u *unstructured.Unstructured) error {
 	if objectmeta.ReservedNamespace(u.GetName(), a.Namespace) {
 		return problem.Errorf(problem.Forbidden, "use a namespace of your own", "namespace %s belongs to Kubernetes or to the agent itself", u.GetName())
 	}
-	for key := range u.GetLabels() {
+	for key := range notes(u.Object["metadata"], "labels") {
 		if strings.HasPrefix(key, "pod-security.kubernetes.io/") {
 			return problem.Errorf(problem.Forbidden, "leave the label "+key+" out", "a namespace's pod security is the cluster owner's to say")
 		}
@@ -155,29 +155,49 @@ func CheckName(kind, name string) *problem.Error {
 	return nil
 }
 
-// templates are where objects have the metadata of the pods that they make. A Service finds pods by
-// their labels alone.
-var templates = [][]string{{"spec", "template", "metadata"}, {"spec", "jobTemplate", "metadata"}, {"spec", "jobTemplate", "spec", "template", "metadata"}}
-
 // marks refuses labels and annotations by which the agent identifies its own objects and their
-// pods.
-func marks(u *unstructured.Unstructured) error {
-	all := make([]map[string]string, 0, 2+2*len(templates))
-	all = append(all, u.GetLabels(), u.GetAnnotations())
-	for _, at := range templates {
-		meta, _, _ := unstructured.NestedMap(u.Object, at...)
-		for _, field := range []string{"labels", "annotations"} {
-			of, _, _ := unstructured.NestedStringMap(meta, field)
-			all = append(all, of)
+// pods, at any depth: Kubernetes, and controllers of others, copy the metadata of templates to what
+// they make. A Service finds pods by their labels alone.
+func marks(v any) error {
+	switch v := v.(type) {
+	case []any:
+		for _, item := range v {
+			if err := marks(item); err != nil {
+				return err
+			}
 		}
-	}
-	for _, given := range all {
-		for key, value := range given {
-			domain, _, _ := strings.Cut(key, "/")
-			if key == objectmeta.ManagedBy && value == objectmeta.ManagedByAgent || own(domain) {
-				return problem.Errorf(problem.Forbidden, "leave it out", "%s=%s is a mark of the agent's", key, value)
+	case map[string]any:
+		for key, below := range v {
+			if key == "metadata" {
+				if err := marked(below); err != nil {
+					return err
+				}
+			}
+			if err := marks(below); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
+}
+
+// marked refuses the agent's marks in the metadata of an object or a template.
+func marked(meta any) error {
+	for _, field := range []string{"labels", "annotations"} {
+		for key, value := range notes(meta, field) {
+			domain, _, _ := strings.Cut(key, "/")
+			if key == objectmeta.ManagedBy && value == objectmeta.ManagedByAgent || own(domain) {
+				return problem.Errorf(problem.Forbidden, "leave it out", "%s=%v is a mark of the agent's", key, value)
+			}
+		}
+	}
+	return nil
+}
+
+// notes returns labels or annotations as they were sent. A null, which Kubernetes reads as an empty
+// text, hides no others.
+func notes(meta any, field string) map[string]any {
+	m, _ := meta.(map[string]any)
+	given, _ := m[field].(map[string]any)
+	return given
 }

@@ -91,6 +91,7 @@ func TestCheck(t *testing.T) {
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app.kubernetes.io/managed-by: pipeops}}}":          "a mark of the agent's",
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: {pipeops.io/set: production/other}}}":          "a mark of the agent's",
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {x.pipeops.io/y: z}}}":                              "a mark of the agent's",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {a: null, x.pipeops.io/y: z}}}":                     "a mark of the agent's",
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: pipeops-set-a}}":                                               "inventories of sets",
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: pipeops-release-a}}":                                           "locks of releases",
 		"{apiVersion: v1, kind: Secret, metadata: {name: sh.helm.release.v1.a.v1}}":                                        "in which Helm keeps releases",
@@ -117,6 +118,26 @@ func TestCheck(t *testing.T) {
 		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.example.com}}",
 	} {
 		assert.NoError(t, agent.Check(parse(t, text)), text)
+	}
+}
+
+// TestCheck_NestedMarks: Kubernetes copies the metadata of templates to what it makes of them.
+func TestCheck_NestedMarks(t *testing.T) {
+	const marked = "metadata: {labels: {app.kubernetes.io/managed-by: pipeops, pipeops.io/build: a}}"
+	const claim = "{volumes: [{name: a, ephemeral: {volumeClaimTemplate: {" + marked + "}}}]}"
+	for what, object := range map[string]string{
+		"pods":                 "apiVersion: apps/v1, kind: Deployment, spec: {template: {" + marked + "}}",
+		"Jobs of a CronJob":    "apiVersion: batch/v1, kind: CronJob, spec: {jobTemplate: {" + marked + "}}",
+		"pods of a CronJob":    "apiVersion: batch/v1, kind: CronJob, spec: {jobTemplate: {spec: {template: {" + marked + "}}}}",
+		"volumes":              "apiVersion: apps/v1, kind: StatefulSet, spec: {volumeClaimTemplates: [{" + marked + "}]}",
+		"a pod's own volumes":  "apiVersion: v1, kind: Pod, spec: " + claim,
+		"a pod's, of a Job":    "apiVersion: batch/v1, kind: Job, spec: {template: {spec: " + claim + "}}",
+		"claims of devices":    "apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, spec: {" + marked + "}",
+		"what others make":     "apiVersion: argoproj.io/v1alpha1, kind: Rollout, spec: {template: {" + marked + "}}",
+		"a null beside a mark": "apiVersion: batch/v1, kind: CronJob, spec: {jobTemplate: {metadata: {labels: {a: null, pipeops.io/build: a}}}}",
+	} {
+		err := denylist.Agent{Namespace: "pipeops"}.Check(parse(t, "{metadata: {name: a}, "+object+"}"))
+		assert.ErrorContains(t, err, "a mark of the agent's", what)
 	}
 }
 
