@@ -33,7 +33,10 @@ const gatewayDomain = "apps.example.com"
 // test for proofs.
 func withGateway(t *testing.T) func(*controlplane.Config) {
 	t.Helper()
-	dns := dnstest.Start(t)
+	return withGatewayOf(dnstest.Start(t))
+}
+
+func withGatewayOf(dns *dnstest.Server) func(*controlplane.Config) {
 	return func(c *controlplane.Config) {
 		c.Gateway = controlplane.GatewayConfig{
 			Domain: gatewayDomain, CA: controlplane.GatewayInternal, HTTPSListen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0",

@@ -44,7 +44,15 @@ type Route struct {
 	Proof       string           `json:"proof,omitempty" enum:"given,cname,txt,grant" doc:"What proves that the agent may serve the host; absent while nothing does."`
 	Certificate CertificateState `json:"certificate,omitempty" enum:"ready,pending,failed" doc:"Whether the gateway has a certificate for the host; absent for a host that it does not serve."`
 	Reason      string           `json:"reason,omitempty" doc:"Why it is suspended, or why there is no certificate."`
+	Records     []DNSRecord      `json:"records,omitempty" doc:"DNS records, each of which proves that the agent may serve the host. Absent for a host below the gateway's domain, and where the control plane has no gateway."`
 	Warnings    []string         `json:"warnings,omitempty" doc:"Annotations of the Ingress or HTTPRoute that are ignored, with their values and the fix."`
+}
+
+// DNSRecord is a DNS record that the owner of a host creates.
+type DNSRecord struct {
+	Name  string `json:"name" example:"shop.example.com"`
+	Type  string `json:"type" enum:"CNAME,TXT"`
+	Value string `json:"value"`
 }
 
 // RouteList is the routes of an agent.

@@ -62,6 +62,9 @@ func routeOf(r ingress.Route, to access, state controlapi.RoutesState, unknown e
 		out.Mode = runnerapi.RouteDirect
 	}
 	out.ModeReason = printable.Text(host.ModeReason)
+	for _, record := range controlapi.Proofs(state.Agent, r.Host, state.Gateway) {
+		out.Records = append(out.Records, runnerapi.DNSRecord(record))
+	}
 	switch {
 	case to.closed():
 		out.Reason = to.off

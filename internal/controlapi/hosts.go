@@ -3,6 +3,7 @@ package controlapi
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"fmt"
 	"strings"
 )
 
@@ -42,6 +43,36 @@ const (
 // a host. A wildcard is proven at the domain below it.
 func ProofRecord(agentID, host string) (name, value string) {
 	return proofPrefix + strings.TrimPrefix(host, "*."), proofValue + strings.ToLower(agentID)
+}
+
+// DNSRecord is a DNS record that proves a host.
+type DNSRecord struct{ Name, Type, Value string }
+
+// String returns the record as people read it.
+func (r DNSRecord) String() string {
+	if r.Type == "CNAME" {
+		return fmt.Sprintf("CNAME %s to %s", r.Name, r.Value)
+	}
+	return fmt.Sprintf("%s %s to %q", r.Type, r.Name, r.Value)
+}
+
+// WithinDomain reports whether a host is the gateway's domain, or below it. No DNS record of others
+// proves such a host.
+func WithinDomain(host, domain string) bool {
+	return domain != "" && (host == domain || strings.HasSuffix(host, "."+domain))
+}
+
+// Proofs returns the DNS records of which each proves that an agent may serve a host; none for a
+// host that no record proves.
+func Proofs(agentID, host, domain string) (records []DNSRecord) {
+	if domain == "" || WithinDomain(host, domain) {
+		return nil
+	}
+	if !strings.HasPrefix(host, "*.") {
+		records = append(records, DNSRecord{host, "CNAME", ProofTarget(agentID, domain)})
+	}
+	name, value := ProofRecord(agentID, host)
+	return append(records, DNSRecord{name, "TXT", value})
 }
 
 // The states of the way to an App that is served.

@@ -346,7 +346,11 @@ func settle(app runnerapi.App) runnerapi.App {
 		case in.Public:
 			app.Status.PublicURLs = []string{fmt.Sprintf("https://%s-%s-shop.apps.example.com/", app.Name, app.Namespace)}
 		default:
-			app.Status.PublicURLs = []string{"http://" + in.Hosts[0].Host + "/"}
+			for _, h := range in.Hosts {
+				if !strings.HasPrefix(h.Host, unproven) {
+					app.Status.PublicURLs = append(app.Status.PublicURLs, "http://"+h.Host+"/")
+				}
+			}
 		}
 	}
 	if len(app.Spec.Ports) > 0 {

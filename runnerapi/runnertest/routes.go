@@ -5,9 +5,13 @@ import (
 	"context"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
+
+// unproven begins hosts of which the fake's control plane finds no proof.
+const unproven = "unproven."
 
 // List implements backend.Routes, by what the fake's Apps say of themselves.
 func (b fakeRoutes) List(ctx context.Context) (routes []runnerapi.Route, err error) {
@@ -20,7 +24,9 @@ func (b fakeRoutes) List(ctx context.Context) (routes []runnerapi.Route, err err
 		if a.Spec.Ingress == nil {
 			continue
 		}
-		for _, public := range settle(a).Status.PublicURLs {
+		a = settle(a)
+		b.apps[key] = a // as the agent, whose Apps settle while they are waited for
+		for _, public := range a.Status.PublicURLs {
 			at, err := url.Parse(public)
 			if err != nil {
 				return nil, err
@@ -32,6 +38,27 @@ func (b fakeRoutes) List(ctx context.Context) (routes []runnerapi.Route, err err
 			})
 		}
 	}
+	for key, a := range b.apps {
+		if a.Spec.Ingress != nil {
+			routes = append(routes, unprovenRoutes(key, *a.Spec.Ingress)...)
+		}
+	}
 	slices.SortFunc(routes, func(a, b runnerapi.Route) int { return cmp.Compare(a.URL, b.URL) })
 	return routes, nil
+}
+
+func unprovenRoutes(key runnerapi.Key, in runnerapi.Ingress) (routes []runnerapi.Route) {
+	for _, h := range in.Hosts {
+		if strings.HasPrefix(h.Host, unproven) {
+			routes = append(routes, runnerapi.Route{
+				URL: "https://" + h.Host + "/", Host: h.Host, Path: "/", PathType: "Prefix", Namespace: key.Namespace, App: key.Name, Service: key.Name, Port: 80,
+				State: runnerapi.RouteSuspended, Mode: runnerapi.RouteTunnel, Reason: "the host is not proven",
+				Records: []runnerapi.DNSRecord{
+					{Name: h.Host, Type: "CNAME", Value: AgentID + ".apps.example.com"},
+					{Name: "_pipeops." + h.Host, Type: "TXT", Value: "pipeops-agent=" + AgentID},
+				},
+			})
+		}
+	}
+	return routes
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
@@ -102,7 +103,7 @@ func (c *Checker) check(ctx context.Context, claim store.HostClaim) (stored bool
 		if err != nil || !stored {
 			return err
 		}
-		if Within(claim.Host, c.Domain) || len(claims) == 1 {
+		if controlapi.WithinDomain(claim.Host, c.Domain) || len(claims) == 1 {
 			return tx.PutClaim(limited, now)
 		}
 		return c.hurry(limited, tx, now, claims)
@@ -164,7 +165,7 @@ func (a answer) failed() bool { return a.err != nil }
 // ask queries DNS for a claim that depends on it. The query runs outside the transaction, because
 // it may take seconds.
 func (c *Checker) ask(ctx context.Context, claim store.HostClaim) (answer, error) {
-	if Within(claim.Host, c.Domain) {
+	if controlapi.WithinDomain(claim.Host, c.Domain) {
 		return answer{}, nil
 	}
 	granted, err := c.Store.GrantOf(ctx, claim.Host)
@@ -184,7 +185,7 @@ func (c *Checker) judge(ctx context.Context, tx *store.Tx, claim store.HostClaim
 		return claim, false, err
 	case granted == claim.AgentID:
 		return found(claim, Grant, "", c.Now()), true, nil
-	case Within(claim.Host, c.Domain):
+	case controlapi.WithinDomain(claim.Host, c.Domain):
 		now, err := c.given(ctx, tx, claim)
 		return now, err == nil, err
 	case claim.Proof == Grant: // it was taken back, and the grace is for DNS

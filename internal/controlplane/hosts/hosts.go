@@ -8,7 +8,6 @@ package hosts
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -66,17 +65,11 @@ func before(a, b store.HostClaim) bool {
 	return cmp.Or(cmp.Compare(strength[b.Proof], strength[a.Proof]), a.ProvenAt.Compare(b.ProvenAt), cmp.Compare(a.AgentID, b.AgentID)) < 0
 }
 
-// Within reports whether a host is the gateway's domain, or below it. No DNS record of others
-// proves such a host.
-func Within(host, domain string) bool {
-	return domain != "" && (host == domain || strings.HasSuffix(host, "."+domain))
-}
-
 // Claim returns a new claim to a host. routes are those of the agent, and others all claims to the
 // host.
 func Claim(agent store.Agent, host string, routes []store.Route, domain string, others []store.HostClaim, now time.Time) store.HostClaim {
 	c := store.HostClaim{AgentID: agent.ID, Host: host, ClaimedAt: now}
-	if !Within(host, domain) {
+	if !controlapi.WithinDomain(host, domain) {
 		c.Reason = Missing(agent.ID, host, domain)
 		return c // NextAt is zero: it is due
 	}
@@ -111,15 +104,14 @@ func Renew(c store.HostClaim, agent store.Agent, routes []store.Route, domain st
 
 // Missing returns what to do so that a host is proven.
 func Missing(agentID, host, domain string) string {
-	name, value := controlapi.ProofRecord(agentID, host)
 	if domain == "" {
 		return "the control plane has no gateway"
 	}
-	if strings.HasPrefix(host, "*.") {
-		return fmt.Sprintf("the host is not proven; set TXT %s to %q", name, value)
+	var records []string
+	for _, r := range controlapi.Proofs(agentID, host, domain) {
+		records = append(records, r.String())
 	}
-	return fmt.Sprintf("the host is not proven; set CNAME %s to %s, or TXT %s to %q",
-		host, controlapi.ProofTarget(agentID, domain), name, value)
+	return "the host is not proven; set " + strings.Join(records, ", or ")
 }
 
 // Status returns what the control plane says to an agent about a host. claims are all claims to it.

@@ -157,7 +157,7 @@ func (r *Registry) claimHosts(ctx context.Context, tx *store.Tx, a store.Agent, 
 	for _, host := range hostsOf(routes) {
 		claim, was := known[host]
 		delete(known, host)
-		if was && (claim.Proof == hosts.Grant || !hosts.Within(host, domain)) {
+		if was && (claim.Proof == hosts.Grant || !controlapi.WithinDomain(host, domain)) {
 			continue
 		}
 		others, err := tx.ClaimsTo(ctx, host)

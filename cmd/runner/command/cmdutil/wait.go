@@ -59,7 +59,7 @@ func (a *CLI) Outcome(ctx context.Context, t *Target, app runnerapi.App, f *Wait
 		newest = app
 	}
 	if err == nil {
-		newest = publicAt(waitCtx, t, key, newest, p)
+		newest = publicAt(waitCtx, t, newest, p)
 	}
 	p.End()
 	switch {
@@ -98,28 +98,47 @@ func watch(ctx context.Context, t *Target, key runnerapi.Key, app runnerapi.App,
 }
 
 const (
-	// publicWait is how long a healthy App's host below the gateway's domain is waited for, and
-	// publicEvery how often it is looked at.
-	publicWait, publicEvery = time.Minute, time.Second
+	// publicWait is how long a healthy App's host below the gateway's domain is waited for.
+	publicWait = time.Minute
+	// awaitEvery is how often an App is looked at.
+	awaitEvery = time.Second
 )
 
-// publicAt waits until the gateway has got the answer of a healthy App that is to be public, or has
-// said why not, and returns the newest state.
-func publicAt(ctx context.Context, t *Target, key runnerapi.Key, app runnerapi.App, p *Progress) runnerapi.App {
-	ctx, cancel := context.WithTimeout(ctx, publicWait)
-	defer cancel()
-	for missing(app) {
-		p.Show(summary(app)+"; waits for the gateway", nil)
-		if !retry.Wait(ctx, publicEvery) {
-			break
+// AwaitApp reads an App each second until waits returns nothing, or the context ends, and returns
+// its newest state. waits returns what is waited for.
+func AwaitApp(ctx context.Context, t *Target, app runnerapi.App, p *Progress, waits func(context.Context, runnerapi.App) (string, error)) (runnerapi.App, error) {
+	for {
+		what, err := waits(ctx, app)
+		if err != nil || what == "" {
+			return app, err
 		}
-		newest, err := t.Apps().Get(ctx, key)
-		if err != nil || newest.Generation != app.Generation {
-			break
+		p.Show(what, nil)
+		if !retry.Wait(ctx, awaitEvery) {
+			return app, nil
+		}
+		newest, err := t.Apps().Get(ctx, runnerapi.Key{Namespace: app.Namespace, Name: app.Name})
+		if err != nil {
+			return app, err
 		}
 		app = newest
 	}
-	return app
+}
+
+// publicAt waits until the gateway has got the answer of a healthy App that is to be public, or has
+// said why not, and returns the newest state.
+func publicAt(ctx context.Context, t *Target, app runnerapi.App, p *Progress) runnerapi.App {
+	ctx, cancel := context.WithTimeout(ctx, publicWait)
+	defer cancel()
+	last, _ := AwaitApp(ctx, t, app, p, func(_ context.Context, now runnerapi.App) (string, error) { // an error ends the wait alone
+		if now.Generation == app.Generation && missing(now) {
+			return summary(now) + "; waits for the gateway", nil
+		}
+		return "", nil
+	})
+	if last.Generation != app.Generation {
+		return app
+	}
+	return last
 }
 
 // missing reports whether a healthy App's host below the gateway's domain is not served yet.
