@@ -79,7 +79,7 @@ func (l *auditLog) List(context.Context, int64, int) (runnerapi.AuditList, error
 }
 
 // Find implements backend.Auditor.
-func (l *auditLog) Find(context.Context, runnerapi.AuditFilter, func(string) bool) (runnerapi.AuditList, error) {
+func (l *auditLog) Find(context.Context, runnerapi.AuditFilter, func(runnerapi.AuditRecord) bool) (runnerapi.AuditList, error) {
 	return runnerapi.AuditList{}, nil
 }
 

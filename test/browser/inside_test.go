@@ -99,10 +99,11 @@ func (s *scene) inside(t *testing.T) {
 	}
 	require.NoError(t, c.Create(ctx, pod))
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}}
+	before := client.MergeFrom(pod.DeepCopy()) // a patch: the cluster's garbage collector writes the pod, too
 	pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodRunning, []corev1.ContainerStatus{
 		{Name: "web", RestartCount: 14, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, LastTerminationState: ended},
 	}
-	require.NoError(t, c.Status().Update(ctx, pod))
+	require.NoError(t, c.Status().Patch(ctx, pod, before))
 	require.NoError(t, c.Create(ctx, &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "production", Name: "web.1"}, Type: corev1.EventTypeWarning, Reason: "BackOff", Count: 14,
 		Message: "Back-off restarting failed container web in pod " + pod.Name + "_production", LastTimestamp: metav1.Now(),
