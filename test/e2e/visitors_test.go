@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/time/rate"
 
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
@@ -112,4 +115,53 @@ func post(ctx context.Context, c *http.Client, url string) (status string, err e
 		return "", fmt.Errorf("%s, then %w", resp.Status, err)
 	}
 	return strconv.Itoa(resp.StatusCode), nil
+}
+
+// TestVisitors_SignIn lets in a user with a password, over the gateway and the tunnel. A password
+// that is taken back lets in no more.
+func TestVisitors_SignIn(t *testing.T) {
+	const app, secret = "guarded", "guarded-users"
+	removeApp(t, app)
+	file := filepath.Join(t.TempDir(), "auth")
+	users := func(password string) {
+		t.Helper()
+		hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(file, append([]byte("anna:"), hash...), 0o600))
+		pipeops(t, "secret", "set", agentName, secret, "--from-file", file)
+	}
+	users("first")
+	pipeops(t, "deploy", agentName, app, "--image", image, "--port", "8080", "--probe-path", "/healthz", "--public", "--basic-auth-secret", secret, "--wait=2m")
+	url := strings.TrimSpace(pipeops(t, "status", agentName, app, "-o", "jsonpath={.status.publicUrls[0]}"))
+	visitor, err := sys.Visitor(t.Context())
+	require.NoError(t, err)
+	answers := func(password string, status int) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, harness.Eventually(ctx, fmt.Sprintf("%s answers %d", url, status), func(ctx context.Context) error {
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+			if err != nil {
+				return err
+			}
+			if password != "" {
+				r.SetBasicAuth("anna", password)
+			}
+			resp, err := visitor.Do(r)
+			if err != nil {
+				return err
+			}
+			_ = resp.Body.Close()
+			if resp.StatusCode != status {
+				return fmt.Errorf("it answers %d", resp.StatusCode)
+			}
+			return nil
+		}))
+	}
+	answers("", http.StatusUnauthorized)
+	answers("first", http.StatusOK)
+	users("second")
+	answers("first", http.StatusUnauthorized)
+	answers("second", http.StatusOK)
+	pipeops(t, "secret", "delete", agentName, secret)
 }
