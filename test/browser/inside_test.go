@@ -92,18 +92,25 @@ func (s *scene) inside(t *testing.T) {
 	ctx, c := t.Context(), s.env.Client
 	a := &v1alpha1.App{}
 	require.NoError(t, c.Get(ctx, client.ObjectKey{Namespace: "production", Name: "web"}, a))
+	labels := objectmeta.AppLabels("web")
+	set := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "production", Name: "web-7d9c8b6f4"},
+		Spec: appsv1.ReplicaSetSpec{Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: a.Spec.Image}}},
+		}},
+	}
+	require.NoError(t, c.Create(ctx, set)) // the cluster's garbage collector deletes a pod without its owner
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "production", Name: "web-7d9c8b6f4-x2x9p", Labels: objectmeta.AppLabels("web"), OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-7d9c8b6f4", UID: "7d9c8b6f4", Controller: new(true)}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "production", Name: "web-7d9c8b6f4-x2x9p", Labels: labels, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: set.Name, UID: set.UID, Controller: new(true)}}},
 		Spec: corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "web", Image: a.Spec.Image}}, AutomountServiceAccountToken: new(false)},
 	}
 	require.NoError(t, c.Create(ctx, pod))
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}}
-	before := client.MergeFrom(pod.DeepCopy()) // a patch: the cluster's garbage collector writes the pod, too
 	pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodRunning, []corev1.ContainerStatus{
 		{Name: "web", RestartCount: 14, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, LastTerminationState: ended},
 	}
-	require.NoError(t, c.Status().Patch(ctx, pod, before))
+	require.NoError(t, c.Status().Update(ctx, pod))
 	require.NoError(t, c.Create(ctx, &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "production", Name: "web.1"}, Type: corev1.EventTypeWarning, Reason: "BackOff", Count: 14,
 		Message: "Back-off restarting failed container web in pod " + pod.Name + "_production", LastTimestamp: metav1.Now(),
