@@ -63,7 +63,8 @@ type Handler struct {
 	proxy    *httputil.ReverseProxy
 	requests *limit.Shares // in progress, by host
 	streams  *limit.Shares
-	checks   *limit.Shares // of passwords, by host
+	checks   *limit.Shares // of passwords, by host; waiting has also those that wait for one
+	waiting  *limit.Shares
 	leaving  httpserver.Leaving
 }
 
@@ -73,7 +74,7 @@ func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
 	h := &Handler{
 		tracer: tracer, log: log.With().Str("part", "gateway").Logger(), known: make(chan struct{}),
 		requests: limit.NewFairShares(maxRequests, maxRequests), streams: limit.NewFairShares(maxStreams, maxStreams),
-		checks: limit.NewShares(checksTogether, checksEach),
+		checks: limit.NewShares(checksTogether, checksEach), waiting: limit.NewShares(maxRequests, checksWaiting),
 	}
 	h.http2 = transport()
 	h.http2.Protocols.SetUnencryptedHTTP2(true)

@@ -29,16 +29,18 @@ const (
 	wrongPasswords = 10
 	wrongEvery     = 6 * time.Second
 	// checksTogether bounds how many passwords are checked at a time, and checksEach of one host:
-	// a check takes the processor for up to a quarter of a second.
-	checksTogether, checksEach = 2, 1
+	// a check takes the processor for up to a quarter of a second. checksWaiting bounds how many of
+	// one host wait for that, so that others wait no longer for it.
+	checksTogether, checksEach, checksWaiting = 2, 1, 8
 )
 
 // guard keeps the visitors of a route to what it demands.
 type guard struct {
 	Visitors
-	requests *limit.Failures[netip.Prefix] // nil if they are not limited
-	wrong    *limit.Failures[netip.Prefix]
+	requests *limit.Failures[netip.Prefix] // each request counts; nil if they are not limited
+	wrong    *limit.Failures[netip.Prefix] // wrong passwords
 	signedIn *signedIn
+	same     limit.Locks // one check at a time of the same user and password
 }
 
 func newGuard(v Visitors) *guard {
@@ -82,31 +84,53 @@ func (h *Handler) admit(g *guard, r *http.Request, host string) (status int, wor
 		return 0, ""
 	}
 	user, password, given := r.BasicAuth()
-	switch {
-	case !given:
+	if !given {
 		return http.StatusUnauthorized, gatewaywire.Unauthorized
-	case g.signedIn.has(user, password, now):
-	case g.wrong.Wait(peer, now) > 0:
-		return http.StatusTooManyRequests, gatewaywire.TooMany
-	case !h.matches(r, g, user, password, host):
-		g.wrong.Failed(peer, now)
-		return http.StatusUnauthorized, gatewaywire.Unauthorized
-	default:
-		g.signedIn.add(user, password, now)
+	}
+	if !g.signedIn.has(user, password, now) {
+		if status, word := h.signIn(r, g, peer, host); status != 0 {
+			return status, word
+		}
 	}
 	r.Header.Del("Authorization")
 	r.Header.Set(gatewaywire.HeaderUser, user)
 	return 0, ""
 }
 
-// matches checks a password once the processor has time for it.
-func (h *Handler) matches(r *http.Request, g *guard, user, password, host string) bool {
+// signIn checks the password of a request once the processor has time for it. A browser that sends
+// the same one with many requests at a time has it checked once.
+func (h *Handler) signIn(r *http.Request, g *guard, peer netip.Prefix, host string) (status int, word string) {
+	user, password, _ := r.BasicAuth()
+	if g.wrong.Wait(peer, time.Now()) > 0 {
+		return http.StatusTooManyRequests, gatewaywire.TooMany
+	}
+	sum := g.signedIn.digest(user, password)
+	if g.same.Lock(r.Context(), string(sum[:])) != nil {
+		return http.StatusUnauthorized, gatewaywire.Unauthorized
+	}
+	defer g.same.Unlock(string(sum[:]))
+	if g.signedIn.has(user, password, time.Now()) {
+		return 0, ""
+	}
+	leaveLine, ok := h.waiting.Enter(host)
+	if !ok {
+		return http.StatusServiceUnavailable, gatewaywire.Busy
+	}
+	defer leaveLine()
 	leave, ok := h.checks.Wait(r.Context(), host)
 	if !ok {
-		return false
+		return http.StatusUnauthorized, gatewaywire.Unauthorized
 	}
 	defer leave()
-	return g.Users.Match(user, password)
+	switch now := time.Now(); {
+	case g.wrong.Wait(peer, now) > 0: // others were wrong while this one waited
+		return http.StatusTooManyRequests, gatewaywire.TooMany
+	case !g.Users.Match(user, password):
+		g.wrong.Failed(peer, now)
+		return http.StatusUnauthorized, gatewaywire.Unauthorized
+	}
+	g.signedIn.add(user, password, time.Now())
+	return 0, ""
 }
 
 // clientOf returns the visitor's address, which the control plane's gateway has set.

@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -129,6 +131,35 @@ func TestVisitors_BasicAuth(t *testing.T) {
 	v.password = "right"
 	word, _, _ = v.do(t)
 	assert.Empty(t, word, "a new file has counted nothing")
+}
+
+// TestVisitors_GuessesAtOnce counts wrong passwords that come at the same time, and checks a right
+// one once for all requests that bring it.
+func TestVisitors_GuessesAtOnce(t *testing.T) {
+	v, _, _ := guarded(t, gateway.Visitors{Users: users(t, 10)})
+	words := func(password func(n int) string) map[string]int {
+		var (
+			mu    sync.Mutex
+			group sync.WaitGroup
+			all   = map[string]int{}
+		)
+		for n := range 60 {
+			group.Go(func() {
+				visit := v
+				visit.user, visit.password = "anna", password(n)
+				word, _, _ := visit.do(t)
+				mu.Lock()
+				defer mu.Unlock()
+				all[word]++
+			})
+		}
+		group.Wait()
+		return all
+	}
+	assert.Equal(t, map[string]int{"": 60}, words(func(int) string { return "right" }))
+	guesses := words(strconv.Itoa)
+	assert.LessOrEqual(t, guesses[gatewaywire.Unauthorized], 12, guesses)
+	assert.Zero(t, guesses[""])
 }
 
 func TestVisitors_RequestsPerSecond(t *testing.T) {
