@@ -75,4 +75,4 @@ func (f Failure) Manifest(t *testing.T, namespace string) string {
 }
 
 // unmarked removes the marks of the agent's own objects everywhere.
-var unmarked = strings.NewReplacer(objectmeta.ManagedBy+": "+objectmeta.ManagedByAgent, "of: the-test", objectmeta.App+":", "app:")
+var unmarked = strings.NewReplacer(objectmeta.ManagedBy+": "+objectmeta.ManagedByAgent, "of: the-test", objectmeta.App+":", "app:", objectmeta.Run+":", "run:")
