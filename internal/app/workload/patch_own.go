@@ -272,6 +272,7 @@ func covers(is, was any) bool {
 func (c *comparison) unmarked() error {
 	added := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(c.is)}
 	added.SetName("")
+	unstructured.RemoveNestedField(added.Object, "spec", "volumeClaimTemplates") // no patch changes them
 	for _, path := range [][]string{{"metadata"}, {"spec", "template", "metadata"}, {"spec", "jobTemplate", "metadata"}, {"spec", "jobTemplate", "spec", "template", "metadata"}} {
 		for _, part := range []string{"labels", "annotations"} {
 			had, _, _ := unstructured.NestedMap(c.was, append(slices.Clone(path), part)...)

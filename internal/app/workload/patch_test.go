@@ -225,3 +225,26 @@ func FuzzPatch(f *testing.F) {
 		require.Equal(t, was.Spec.Template.Spec.ServiceAccountName, is.Spec.Template.Spec.ServiceAccountName)
 	})
 }
+
+// TestPatch_OfEachType: what the agent itself sets in any type of workload is no mark that the
+// patch has set.
+func TestPatch_OfEachType(t *testing.T) {
+	aliases := map[string]any{"spec": map[string]any{"hostAliases": []any{map[string]any{"ip": "10.0.0.1", "hostnames": []any{"db"}}}}}
+	for _, s := range []runnerapi.AppSpec{
+		{Type: runnerapi.TypeDeployment},
+		{Type: runnerapi.TypeStatefulSet, Volumes: []runnerapi.Volume{{Name: "data", MountPath: "/data", Claim: &runnerapi.VolumeClaim{Size: "1Gi"}}}},
+		{Type: runnerapi.TypeDaemonSet},
+		{Type: runnerapi.TypeJob},
+		{Type: runnerapi.TypeCronJob, Schedule: &runnerapi.Schedule{Cron: "* * * * *"}},
+		{Type: runnerapi.TypePipeline, Jobs: []runnerapi.PipelineJob{{Name: "first"}, {Name: "second"}}},
+	} {
+		s.Image = "example.com/web:1"
+		patch := map[string]any{"spec": map[string]any{"template": aliases}}
+		if s.Type == runnerapi.TypeCronJob {
+			patch = map[string]any{"spec": map[string]any{"jobTemplate": patch}}
+		}
+		s.Patches = []runnerapi.Patch{{Patch: patch}}
+		_, err := Children(withPatches(t, s))
+		assert.NoError(t, err, s.Type)
+	}
+}
