@@ -57,8 +57,8 @@ func (s *auditCalls) visible(ctx context.Context) func(runnerapi.AuditRecord) bo
 	return func(r runnerapi.AuditRecord) bool { return in(r.Namespace) && !r.OwnersAlone() }
 }
 
-// collect leaves out what the caller does not see. A page of which nothing is left is not the end of
-// the log: then it is the next one.
+// collect leaves out what the caller does not see. A page of which nothing is left is not the end
+// of the log: then it is the next one.
 func (s *auditCalls) collect(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error) {
 	visible := s.visible(ctx)
 	for {

@@ -51,7 +51,8 @@ func demandsOf(a *v1alpha1.App) (v *runnerapi.Visitors, unmet string) {
 	return wants.Visitors, wants.Unmet
 }
 
-// unmet returns why the gateway refuses all visitors of an App with an ingress, and when to look again.
+// unmet returns why the gateway refuses all visitors of an App with an ingress, and when to look
+// again.
 func (t *Router) unmet(ctx context.Context, a *v1alpha1.App) (string, time.Duration) {
 	v, unmet := demandsOf(a)
 	if v == nil || unmet != "" {
