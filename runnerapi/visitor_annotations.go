@@ -6,8 +6,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
 
-// Annotations by which ingress-nginx and F5's controller keep visitors out, as their user guides have
-// them (NGINX Configuration, Annotations; Advanced configuration with Annotations).
+// Annotations by which ingress-nginx and F5's controller keep visitors out, as their user guides
+// have them (NGINX Configuration, Annotations; Advanced configuration with Annotations).
 const (
 	nginx               = "nginx.ingress.kubernetes.io/"
 	annotationAllow     = nginx + "allowlist-source-range"
