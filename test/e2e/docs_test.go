@@ -251,8 +251,8 @@ func elsewhere(t *testing.T) (all []string) {
 		require.NoError(t, err)
 		all = append(all, lines...)
 	}
-	// A customer's CA is in the agent's tests, TestPolicy_TrustsPinnedKeys, and so is a DNS server that
-	// has the record of a host: TestHostCreate.
+	// A customer's CA is in the agent's tests, TestPolicy_TrustsPinnedKeys, and so is a DNS server
+	// that has the record of a host: TestHostCreate.
 	for _, command := range []string{"cp", "node drain", "credentials --endorse", "host create"} {
 		lines, err := harness.CommandLine(command)
 		require.NoError(t, err)
