@@ -43,7 +43,7 @@ func TestVisitors_Protects(t *testing.T) {
 		v    *runnerapi.Visitors
 		want bool
 	}{
-		"nobody asked":      {nil, false},
+		"none":              {nil, false},
 		"only a pace":       {&runnerapi.Visitors{RequestsPerSecond: 1, MaxBodyBytes: 1}, false},
 		"a password":        {&runnerapi.Visitors{BasicAuthSecret: "s"}, true},
 		"an office":         {&runnerapi.Visitors{AllowFrom: []string{"203.0.113.0/24", "2001:db8::/32"}}, true},

@@ -33,6 +33,9 @@ const (
 	// was sent them, and hostsAgain how often at last: each time is twice the time before.
 	hostsSoon  = 2 * time.Second
 	hostsAgain = time.Minute
+	// secretsAgain is how often routes are compared though nothing was heard, if Secrets have the
+	// users that they let in.
+	secretsAgain = time.Minute
 )
 
 // Config configures a Registrar.
@@ -94,13 +97,14 @@ func (r *Registrar) Run(ctx context.Context, control *controlapi.Client, tun *tu
 			r.sayRefused(err)
 		}
 		wait.Reset()
+		after, ask := theirs.timer()
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-r.due:
 		case <-changed:
-		case <-time.After(theirs.next()):
-			theirs.sure = false
+		case <-time.After(after):
+			theirs.sure = theirs.sure && !ask
 		}
 		if !retry.Wait(ctx, retry.Jitter(pause)) {
 			return nil
@@ -118,13 +122,24 @@ type knownRoutes struct {
 	controlapi.RoutesState
 	sure bool
 	// met is set once the control plane has been asked, through the tunnel that there is now.
-	met  bool
-	sent time.Time // when the control plane was last sent the routes
-	due  time.Duration
+	met     bool
+	sent    time.Time // when the control plane was last sent the routes
+	due     time.Duration
+	secrets bool // have the users that some routes let in
 	// omitted are the routes that are not sent, each with the reason.
 	omitted []ingress.Route
 	// again is when the control plane is asked about hosts, from when it was last asked.
 	again time.Duration
+}
+
+// timer returns when to compare the routes again, though nothing changed, and whether to ask the
+// control plane then.
+func (k *knownRoutes) timer() (after time.Duration, ask bool) {
+	after = k.next()
+	if k.secrets && after > secretsAgain {
+		return secretsAgain, false
+	}
+	return after, true
 }
 
 // next returns when to ask again, though nothing changed.
@@ -204,6 +219,7 @@ func (r *Registrar) serve(ctx context.Context, engine *app.Engine, to access, th
 			return nil, err
 		}
 	}
+	theirs.secrets = slices.ContainsFunc(routes, func(r ingress.Route) bool { return r.Secret != "" })
 	if theirs.met || to.closed() || r.Public.Known() { // else the hosts below the gateway's domain are not known yet
 		r.Public.Set(backendsOf(routes))
 	}
@@ -217,13 +233,9 @@ func backendsOf(routes []ingress.Route) []gateway.Route {
 		if r.Refused {
 			continue
 		}
-		backend := gateway.Route{
-			Host: r.Host, Path: r.Path, PathType: r.PathType, Addresses: r.Addresses, Endpoint: r.Endpoint, HTTP2: r.HTTP2, Created: r.Created, Within: r.Within,
-		}
-		if v := r.Visitors; v != nil {
-			backend.Visitors = gateway.Visitors(*v)
-		}
-		backends = append(backends, backend)
+		backends = append(backends, gateway.Route{
+			Host: r.Host, Path: r.Path, PathType: r.PathType, Addresses: r.Addresses, Endpoint: r.Endpoint, HTTP2: r.HTTP2, Created: r.Created, Within: r.Within, Visitors: r.Visitors,
+		})
 	}
 	return backends
 }

@@ -139,3 +139,21 @@ func TestBounded_SharesByNamespace(t *testing.T) {
 		}
 	}
 }
+
+// TestTimer_LooksAtSecrets: nothing reports that a Secret with users has changed, so each replica
+// looks. The control plane is not asked for that.
+func TestTimer_LooksAtSecrets(t *testing.T) {
+	settled := knownRoutes{sent: time.Now(), due: sentAtLeast}
+	settled.Gateway, settled.Digest = "apps.example.com", "d"
+	after, ask := settled.timer()
+	assert.Greater(t, after, time.Hour)
+	assert.True(t, ask)
+	settled.secrets = true
+	after, ask = settled.timer()
+	assert.Equal(t, secretsAgain, after)
+	assert.False(t, ask)
+	settled.Hosts = []controlapi.HostStatus{{Host: "a.example.com", Reach: controlapi.ReachPending}}
+	after, ask = settled.timer()
+	assert.LessOrEqual(t, after, 2*hostsAgain)
+	assert.True(t, ask, "a host that is not settled comes first")
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
+	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -50,7 +51,7 @@ func TestVisitors_GatewayAlone(t *testing.T) {
 	require.Len(t, routes, 3)
 	for i, want := range []ingress.Route{{Host: given, Path: "/", Port: 8080}, {Host: own, Path: "/", Port: 8080}, {Host: own, Path: "/admin", Port: 9090}} {
 		assert.Equal(t, want, ingress.Route{Host: routes[i].Host, Path: routes[i].Path, Port: routes[i].Port})
-		assert.Equal(t, &ingress.Visitors{AllowFrom: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}, PerSecond: 5, MaxBodyBytes: 10}, routes[i].Visitors)
+		assert.Equal(t, gateway.Visitors{AllowFrom: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}, PerSecond: 5, MaxBodyBytes: 10}, routes[i].Visitors)
 		assert.Len(t, routes[i].Addresses, 1)
 	}
 	require.NoError(t, e.SetPublic(t.Context(), publicWith(map[string]ingress.PublicHost{given: {Served: true}, own: {Served: true}})))
@@ -100,7 +101,7 @@ func TestVisitors_Passwords(t *testing.T) {
 	first := routesOf(t, e)[0].Visitors.Users
 	require.NotNil(t, first)
 	write(false, map[string][]byte{"auth": []byte("anna:$apr1$abcdefgh$HBDXeN/WZ4XdfTpFFJ3tE0"), "other": nil})
-	assert.Same(t, first, routesOf(t, e)[0].Visitors.Users, "who has signed in stays so")
+	assert.Same(t, first, routesOf(t, e)[0].Visitors.Users, "its users stay signed in")
 	require.NoError(t, env.Client.Delete(t.Context(), secret))
 	require.NoError(t, e.ContentChanged(t.Context(), runnerapi.RestartOnSecrets, runnerapi.Key{Namespace: k.Namespace, Name: "users"}))
 	closed("there is no Secret users")

@@ -39,7 +39,7 @@ func Check(f runnerapi.AuditFilter) error {
 	return err
 }
 
-// CheckOutcome returns an error if there is no such outcome.
+// CheckOutcome returns an error for a value that is not an AuditOutcome.
 func CheckOutcome(text string) error {
 	if slices.Contains(Outcomes, runnerapi.AuditOutcome(text)) {
 		return nil

@@ -16,8 +16,8 @@ const (
 	maxSignedIn = 1000
 )
 
-// signedIn remembers, without passwords, who has signed in: browsers send the password with each
-// request, and a check is slow on purpose.
+// signedIn remembers users, without their passwords. Browsers send the password with each request,
+// and a check is slow on purpose.
 type signedIn struct {
 	key   []byte
 	mu    sync.Mutex

@@ -62,7 +62,7 @@ func (g *guard) sameAs(v Visitors) bool {
 }
 
 // admit returns the status and the word for a request that is refused, or zero. It puts the name of
-// a user who has signed in into the request's header, for the backend.
+// the user into the request's header, for the backend.
 func (h *Handler) admit(g *guard, r *http.Request, host string) (status int, word string) {
 	if g == nil {
 		return 0, ""

@@ -117,7 +117,7 @@ func TestVisitors_BasicAuth(t *testing.T) {
 	assert.Equal(t, map[string]int{gatewaywire.Unauthorized: 10, gatewaywire.TooMany: 2}, words)
 	v.password = "right"
 	word, _, _ = v.do(t)
-	assert.Empty(t, word, "who has signed in stays so")
+	assert.Empty(t, word, "the user stays signed in")
 	elsewhere := v
 	elsewhere.from, elsewhere.password = "198.51.100.1", "wrong"
 	word, _, _ = elsewhere.do(t)

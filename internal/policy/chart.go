@@ -70,7 +70,8 @@ func (r Rule) everywhere() bool {
 	return r.Namespaces == nil || slices.Contains(r.Namespaces, anything)
 }
 
-// bringing names an object for a refusal, with what tells it from those that the rule allows.
+// bringing names an object for a refusal: by its scope or its name, where the rule allows others of
+// the same kind.
 func (r Rule) bringing(o runnerapi.ObjectIntent) string {
 	if o.ClusterScoped && !r.everywhere() {
 		return "the cluster-scoped " + o.Kind + "/" + o.Name

@@ -20,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
+	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -46,8 +47,9 @@ type Route struct {
 	Addresses []string      // of the Service, host:port
 	HTTP2     bool          // the Service declares HTTP/2 without TLS
 	Within    time.Duration // for the App to begin its answer; zero is the default
-	Visitors  *Visitors     // nil for everyone
-	Warnings  []string      // annotations that are ignored
+	Visitors  gateway.Visitors
+	Secret    string   // has the users to let in; empty for none. Nothing reports its changes
+	Warnings  []string // annotations that are ignored
 	Created   time.Time
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -14,18 +13,11 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
+	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/htpasswd"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
-
-// Visitors are whom a route lets in; nil for everyone.
-type Visitors struct {
-	AllowFrom    []netip.Prefix // none is everywhere
-	Users        *htpasswd.File // nil if no one has to sign in
-	PerSecond    int            // requests of one address; zero is without limit
-	MaxBodyBytes int64          // zero is without limit
-}
 
 // demand has a route let in the visitors that its App or its annotations name. If the agent cannot
 // keep to that, the route refuses all visitors.
@@ -34,6 +26,9 @@ func (t *Router) demand(ctx context.Context, r *Route, v *runnerapi.Visitors, un
 		return
 	}
 	r.Endpoint = "" // the cluster's load balancer would let in everyone
+	if v != nil {
+		r.Secret = v.BasicAuthSecret
+	}
 	visitors, unmet := t.visitorsOf(ctx, r.App.Namespace, v, unmet)
 	if unmet != "" {
 		r.Ready, r.Reason, r.Addresses = false, unmet, nil
@@ -66,30 +61,32 @@ func (t *Router) unmet(ctx context.Context, a *v1alpha1.App) (string, time.Durat
 }
 
 // visitorsOf reads whom to let in, or returns why that is not known.
-func (t *Router) visitorsOf(ctx context.Context, namespace string, v *runnerapi.Visitors, unmet string) (*Visitors, string) {
+func (t *Router) visitorsOf(ctx context.Context, namespace string, v *runnerapi.Visitors, unmet string) (out gateway.Visitors, why string) {
 	if unmet != "" {
-		return nil, unmet
+		return out, unmet
 	}
-	out := &Visitors{PerSecond: int(v.RequestsPerSecond), MaxBodyBytes: v.MaxBodyBytes}
+	out.PerSecond, out.MaxBodyBytes = int(v.RequestsPerSecond), v.MaxBodyBytes
 	for _, text := range v.AllowFrom {
 		n, err := limit.ParseNetwork(text)
 		if err != nil {
-			return nil, "ingress.visitors.allowFrom: " + err.Error()
+			return out, "ingress.visitors.allowFrom: " + err.Error()
 		}
 		out.AllowFrom = append(out.AllowFrom, n)
 	}
 	if v.BasicAuthSecret == "" {
 		return out, ""
 	}
-	out.Users, unmet = t.passwords.get(ctx, t, runnerapi.Key{Namespace: namespace, Name: v.BasicAuthSecret})
-	return out, unmet
+	out.Users, why = t.passwords.get(ctx, t, runnerapi.Key{Namespace: namespace, Name: v.BasicAuthSecret})
+	return out, why
 }
 
 const (
 	// lookAtPasswords is how long a file of users counts as current. Nothing reports changes of a
 	// Secret but a write through this replica.
 	lookAtPasswords = time.Minute
-	secretTimeout   = 5 * time.Second
+	// readAgain is how soon a Secret is read again that could not be read.
+	readAgain     = 5 * time.Second
+	secretTimeout = 5 * time.Second
 	// maxPasswordFiles bounds how many are remembered.
 	maxPasswordFiles = 2000
 )
@@ -121,14 +118,14 @@ func (p *passwords) get(ctx context.Context, t *Router, key runnerapi.Key) (*htp
 		return had.file, had.unmet
 	}
 	got, err := t.readPasswords(ctx, key, had)
-	if err != nil {
-		t.log.Warn().Err(err).Msg("the users of a route are not known; retrying")
-		if !known {
-			return nil, "the Secret " + key.Name + " cannot be read"
-		}
-		return had.file, had.unmet
-	}
 	got.until = now.Add(lookAtPasswords)
+	if err != nil {
+		t.log.Warn().Err(err).Msg("failed to read the users of a route; retrying")
+		got.until = now.Add(readAgain)
+		if !known {
+			got.unmet = "the Secret " + key.Name + " cannot be read"
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.known == nil || len(p.known) >= maxPasswordFiles {
@@ -150,14 +147,14 @@ func (p *passwords) forget(key runnerapi.Key) (known bool) {
 }
 
 // readPasswords reads the file of a Secret. One that has not changed is the same as before, so that
-// who has signed in stays so.
+// its users stay signed in.
 func (t *Router) readPasswords(ctx context.Context, key runnerapi.Key, had passwordFile) (passwordFile, error) {
 	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
 	defer cancel()
 	var secret corev1.Secret
 	err := t.core.Get().Namespace(key.Namespace).Resource("secrets").Name(key.Name).Do(ctx).Into(&secret)
 	if apierrors.IsNotFound(err) {
-		return passwordFile{unmet: "there is no Secret " + key.Name + " with the users to let in"}, nil
+		return passwordFile{unmet: "there is no Secret " + key.Name + ", which has the users"}, nil
 	}
 	if err != nil {
 		return had, fmt.Errorf("read secret %s: %w", key, err)

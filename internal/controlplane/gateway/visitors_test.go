@@ -17,8 +17,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 )
 
-// guard has the agent demand something of the visitors of the host. Its backend answers with what
-// it is told of them.
+// guard has the agent demand something of the visitors of the host. Its backend answers with the
+// headers that name a user.
 func (w *world) guard(v agentside.Visitors) {
 	to := w.backend(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name := range r.Header {
@@ -64,7 +64,7 @@ func TestVisitors_ByAddress(t *testing.T) {
 	w.ways(t, func(t *testing.T, c *http.Client) {
 		resp, body := do(t, c, request(t, http.MethodGet, "https://"+host+"/", nil, forged...))
 		assert.Equal(t, http.StatusOK, resp.StatusCode)
-		assert.Equal(t, "authorization=", body, "the App hears of no user whom nobody has checked")
+		assert.Equal(t, "authorization=", body, "the App gets no name of a user, because no password was checked")
 	})
 }
 
