@@ -264,7 +264,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error { return tun.Run(life) })
 	parts.Go(func() error { return a.tunnels.watch(life, tun, engine) })
 	parts.Go(func() error { return a.checkup.run(life, engine.Leads) })
-	parts.Go(func() error { return a.heartbeats.run(life, control, tun, engine, sources.SetRevoked) })
+	parts.Go(func() error { return a.heartbeats.run(life, control, tun, engine, sources) })
 	parts.Go(func() error { return a.routes.Run(life, control, tun, engine) })
 	parts.Go(func() error { return a.renewal.run(life, control) })
 	parts.Go(func() error { return a.updates.run(ctx, relaunch) })

@@ -12,8 +12,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/source"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -50,9 +52,9 @@ type heartbeats struct {
 
 // run reports to the control plane that the agent is alive, and the state of its cluster: often
 // while it changes, otherwise at the interval that the control plane asks for. It returns an error
-// once the control plane finally refuses this agent. revoked receives the names of revoked
-// Runners in each answer.
-func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *tunnel.Set, engine *app.Engine, revoked func(runners []string)) error {
+// once the control plane finally refuses this agent. sources learns from each answer which Runners
+// are revoked, and which repositories have something new.
+func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *tunnel.Set, engine *app.Engine, sources *source.Keeper) error {
 	idle := time.Duration(h.current.Load().HeartbeatInterval) * time.Second
 	var last controlapi.Heartbeat
 	for {
@@ -63,6 +65,7 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 			h.log.Warn().Err(err).Msg("failed to read the cluster's figures; sending the heartbeat without them")
 		}
 		beat.Process, beat.Ticket, beat.RevokedRunners = h.process, h.ticket, h.news.refused()
+		beat.LooksLearned = sources.Learned()
 		beat.RevokedAgents, beat.LastEvents = h.revokedAgents, leadership(engine.Accepted())
 		reason := h.news.ask()
 		answer, err := h.send(ctx, control, beat)
@@ -77,7 +80,8 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 		default:
 			h.ticket = answer.Ticket
 			h.revokedAgents = answer.RevokedAgents[:min(len(answer.RevokedAgents), controlapi.MaxRevokedAgents)]
-			revoked(answer.RevokedRunnerNames)
+			sources.SetRevoked(answer.RevokedRunnerNames)
+			sources.LookAt(looksOf(answer.Looks))
 			h.news.tell(reason, answer.RevokedRunners, answer.Labels)
 			if answer.ResendApps {
 				engine.ResendApps()
@@ -100,6 +104,14 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 			return nil
 		}
 	}
+}
+
+func looksOf(answered []controlapi.Look) []source.Look {
+	looks := make([]source.Look, 0, len(answered))
+	for _, l := range answered {
+		looks = append(looks, source.Look{Number: l.Number, Source: runnerapi.Key{Namespace: l.Namespace, Name: l.Source}, Runner: l.Runner, Commit: l.Commit})
+	}
+	return looks
 }
 
 // send sends a heartbeat, in a separate trace.

@@ -103,6 +103,7 @@ type SourceStatus struct {
 	Phase              SourcePhase        `json:"phase" enum:"Pending,Building,Progressing,Ready,Degraded,Failed,Suspended"`
 	ObservedGeneration int64              `json:"observedGeneration,omitempty" doc:"The generation of the spec that this speaks of."`
 	ObservedSync       string             `json:"observedSync,omitempty" doc:"The sync call that was answered last."`
+	ObservedLook       string             `json:"observedLook,omitempty" doc:"The push that was looked for last, of those that a webhook told."`
 	Commit             string             `json:"commit,omitempty" doc:"The commit that is applied."`
 	Attempted          string             `json:"attempted,omitempty" doc:"The newest commit that was tried."`
 	Revision           int64              `json:"revision,omitempty" doc:"For app: the App's revision that it became."`
@@ -154,7 +155,7 @@ var gitRefName = regexp.MustCompile(`^[^\x00-\x20\x7f~^:?*\[\\]+$`)
 // Validate reports all that is wrong with the spec of a source of this name.
 func (s SourceSpec) Validate(name string) []FieldError {
 	v := &validation{}
-	if len(name) > maxSourceName || !label.MatchString(name) {
+	if !validSourceName(name) {
 		v.add("path.name", "%q cannot be the name of a source: lower case letters, digits and '-', at most %d in all", printable.Clip(name), maxSourceName)
 	}
 	if _, err := ParseGitURL(s.URL); err != nil {
@@ -170,6 +171,13 @@ func (s SourceSpec) Validate(name string) []FieldError {
 	s.validateType(v, name)
 	s.validateBuild(v)
 	return v.errs
+}
+
+func validSourceName(name string) bool { return len(name) <= maxSourceName && label.MatchString(name) }
+
+// ValidSource reports whether a source can have this namespace and name.
+func ValidSource(key Key) bool {
+	return validSourceName(key.Name) && len(key.Namespace) <= maxLabel && label.MatchString(key.Namespace)
 }
 
 func (r GitRef) validate(v *validation) {

@@ -97,6 +97,7 @@ type Heartbeat struct {
 	Checks            *Checks     `json:"checks,omitempty" doc:"What the agent's own checks found last; absent before the first. A standby reports only that the Kubernetes API does not answer."`
 	RevokedRunners    []string    `json:"revokedRunners,omitempty" maxItems:"100" doc:"Serial numbers of the last answer. A control plane that was restored from a backup finds in them what was revoked since."`
 	RevokedAgents     []string    `json:"revokedAgents,omitempty" maxItems:"100" doc:"Those of the last answer, for the same purpose."`
+	LooksLearned      int64       `json:"looksLearned,omitempty" minimum:"0" doc:"The highest number of the looks in the last answer, once the agent has asked for all of them."`
 	LastEvents        *Leadership `json:"lastEvents,omitempty" doc:"The last call with events that was accepted from this replica; absent for none."`
 	Update            *Update     `json:"update,omitempty" doc:"How the agent's update of itself stands; absent where the customer has not turned that on, and nothing is offered then."`
 }
@@ -174,6 +175,9 @@ type HeartbeatAnswer struct {
 	RevokedRunnerNames []string `json:"revokedRunnerNames,omitempty" doc:"Runners whose newest certificate was revoked: Git sources that they put are suspended."`
 	// Labels are held against what Runners are granted, by the agent too.
 	Labels map[string]string `json:"labels,omitempty" doc:"The agent's labels as the control plane has them: Runners whose certificates are for agents with other labels are to be refused."`
+	// Looks are pushes that Git servers told the control plane of. A look changes nothing by itself:
+	// the agent gets the commit from the repository, as at each interval.
+	Looks []Look `json:"looks,omitempty" doc:"Git sources whose repositories the agent is to look at now. They come again until the agent has learned of them."`
 	// Ticket lets the control plane notice that two processes go by one name.
 	Ticket string `json:"ticket,omitempty" doc:"To be sent with the next heartbeat."`
 	// CABundleHash is told always, CAs to a replica that reported another hash.
@@ -186,6 +190,18 @@ type HeartbeatAnswer struct {
 	// Offer is for agents that say how their update stands; whether it is taken is
 	// theirs to decide.
 	Offer *Offer `json:"offer,omitempty" doc:"Release that the agent may update itself to; absent when none is offered, or not any more."`
+}
+
+// MaxLooks bounds the looks in an answer. The others are in the next.
+const MaxLooks = 100
+
+// Look is a request to look at the repository of a Git source.
+type Look struct {
+	Number    int64  `json:"number" doc:"Grows with each look that is requested of the agent."`
+	Namespace string `json:"namespace"`
+	Source    string `json:"source"`
+	Runner    string `json:"runner" doc:"The Runner that gave the Git server an address for pushes: the source is the one that it put, or may sync."`
+	Commit    string `json:"commit,omitempty" doc:"The commit that was pushed, if the Git server named one."`
 }
 
 // Event is something that happened on the agent's side. Sending the same ID

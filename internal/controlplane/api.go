@@ -14,6 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/receiver"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
@@ -57,6 +58,7 @@ type api struct {
 	ready       http.Handler
 	operators   http.Handler // what operators call
 	console     http.Handler // pages for operators
+	receivers   *receiver.Receivers
 }
 
 // newAPI returns what serves calls. The tunnel, the readiness and what
@@ -84,11 +86,12 @@ func has(mux *http.ServeMux, r *http.Request, method string) bool {
 // handler returns the handler of the HTTPS port.
 func (a *api) handler(sockets *server.Websockets) http.Handler {
 	logged := a.logged
-	mux := a.consoleOnly()
+	mux := a.public()
 	mux.Handle("/", a.agents(func(r *http.Request, method string) bool { return has(mux, r, method) }))
 	mux.Handle("GET "+announce.SnapshotPath, logged(a.authn.NamingIssuer(announceserver.SnapshotHandler(a.view.Snapshot, a.authn.RunnerOfRequest))))
 	mux.Handle("GET "+announce.AgentPath, logged(a.authn.NamingIssuer(announceserver.AgentHandler(a.view.LookUp, a.authn.RunnerOfRequest))))
 	mux.Handle("GET "+announce.TimelinePath, logged(a.authn.NamingIssuer(announceserver.TimelineHandler(a.view.Timeline, a.authn.RunnerOfRequest))))
+	mux.Handle(announce.SourceWebhookPath, logged(a.authn.NamingIssuer(announceserver.SourceWebhookHandler(a.receivers, a.authn.RunnerOfRequest))))
 	mux.Handle("GET "+announce.VersionPath, logged(announceserver.VersionHandler(a.cfg.Version)))
 	mux.Handle("GET "+announceserver.OpenAPIPath, logged(announceserver.OpenAPIHandler(a.cfg.Version)))
 	mux.Handle(operatorapi.Prefix, logged(a.operators))
@@ -99,9 +102,11 @@ func (a *api) handler(sockets *server.Websockets) http.Handler {
 	return a.serving(mux)
 }
 
-// consoleOnly returns the part of handler's patterns that serves the console.
-func (a *api) consoleOnly() *http.ServeMux {
+// public returns the part of handler's patterns that the console's host at the gateway has, too: the
+// console, and what Git servers call.
+func (a *api) public() *http.ServeMux {
 	mux := http.NewServeMux()
+	mux.Handle("POST "+receiver.Path, a.logged(a.receivers))
 	mux.Handle(operatorapi.ConsolePath+"/", a.logged(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.console.ServeHTTP(w, r)
 	})))
@@ -110,7 +115,7 @@ func (a *api) consoleOnly() *http.ServeMux {
 }
 
 // pages returns the handler of the console's host at the gateway.
-func (a *api) pages() http.Handler { return a.serving(a.consoleOnly()) }
+func (a *api) pages() http.Handler { return a.serving(a.public()) }
 
 func (a *api) serving(mux *http.ServeMux) http.Handler {
 	return a.instruments.measured(a.cfg, viaTLS, problem.WithRequestID(a.calls.wrap(plainPaths(mux))))

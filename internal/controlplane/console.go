@@ -39,15 +39,19 @@ func (c *ControlPlane) openConsole(s *store.Store) (err error) {
 }
 
 // consoleURL returns the address of the console, as browsers should have it.
-func (c *ControlPlane) consoleURL() string {
-	at := c.cfg.AdvertiseAPI
-	if c.cfg.Gateway.Console {
-		at = "https://" + consoleLabel + c.cfg.Gateway.Domain
-		if p := publicPort(&c.cfg, c.listeners.https); p != defaultHTTPS {
-			at += ":" + strconv.Itoa(p)
-		}
+func (c *ControlPlane) consoleURL() string { return c.publicURL() + operatorapi.ConsolePath }
+
+// publicURL returns the address for those who do not have our CA: of the console's host at the
+// gateway, if there is one.
+func (c *ControlPlane) publicURL() string {
+	if !c.cfg.Gateway.Console {
+		return c.cfg.AdvertiseAPI
 	}
-	return at + operatorapi.ConsolePath
+	at := "https://" + consoleLabel + c.cfg.Gateway.Domain
+	if p := publicPort(&c.cfg, c.listeners.https); p != defaultHTTPS {
+		at += ":" + strconv.Itoa(p)
+	}
+	return at
 }
 
 // defaultHTTPS is the port that URLs of https leave out.

@@ -19,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/receiver"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
@@ -47,6 +48,7 @@ type ControlPlane struct {
 	api         *api
 	health      *health
 	refresher   *agents.Refresher
+	receivers   *receiver.Receivers
 	outbox      *outbox.Outbox
 	broker      *outbox.Broker // nil if there is none
 	webhooks    *webhook.Dispatcher

@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/receiver"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
@@ -133,6 +134,10 @@ func (c *ControlPlane) assemble(seal []byte) error {
 		TrustDomain: c.cfg.TrustDomain, Shared: c.peers != nil, AtATime: c.cfg.Limits.Refreshes, Log: c.cfg.Log, Now: c.cfg.Now,
 		Refreshed: func(result string) { c.instruments.refreshes.WithLabelValues(result).Inc() },
 	})
+	c.receivers = receiver.New(receiver.Config{
+		Store: c.store, LookUp: c.view.LookUp, Requested: c.refresher.Look, URL: c.publicURL, Now: c.cfg.Now, Log: c.cfg.Log,
+	})
+	c.api.receivers = c.receivers
 	c.health = &health{
 		outbox: c.outbox, liveness: c.liveness, broker: c.broker, ca: c.ca.Trust, certificate: c.certificate, tunnel: c.tunnels.own,
 		peers: c.peers, leader: c.leader, serving: &c.serving, connections: c.Connections, log: c.cfg.Log, now: c.cfg.Now,

@@ -61,6 +61,7 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	})
 	group.Go(func() error { return c.tunnels.endRevoked(running) })
 	group.Go(func() error { return c.refresher.Run(running) })
+	group.Go(func() error { return c.receivers.Run(running) })
 	group.Go(func() error { return c.leader.While(running, c.clean) })
 	group.Go(func() error { return c.fleet.Run(running) })
 	group.Go(func() error { return c.leader.While(running, c.webhooks.Run) }) // in one process at a time

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/condition"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -21,7 +22,7 @@ const (
 func (r *reconciler) notBefore(o *object, every time.Duration) time.Duration {
 	s := o.Status
 	at, err := time.Parse(time.RFC3339, s.CheckedAt)
-	if err != nil || !o.observed() || !s.Phase.Applied() || s.Commit != s.Attempted {
+	if err != nil || !o.observed() || s.ObservedLook != o.Annotations[objectmeta.Look] || !s.Phase.Applied() || s.Commit != s.Attempted {
 		return 0
 	}
 	left := time.Duration(float64(every)*(1-jitter)) - r.now().Sub(at)

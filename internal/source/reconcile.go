@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/condition"
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -46,6 +47,7 @@ func (r *reconciler) reconcile(ctx context.Context, o *object) (runnerapi.Source
 	if left := r.notBefore(o, every); left > 0 { // only the cluster is read, not the repository
 		return r.withHealth(ctx, o, s, left)
 	}
+	s.ObservedLook = o.Annotations[objectmeta.Look]
 	out, err := r.attempt(ctx, o, false)
 	r.cleanup.tidy(ctx, o, out.build)
 	s.Build = out.build

@@ -107,6 +107,7 @@ type Keeper struct {
 	cleanup    *buildCleanup
 	reconciler *reconciler
 	revoked    *revokedRunners
+	looks      looks
 	races      kubeproblem.Races
 
 	mu     sync.Mutex
@@ -130,7 +131,7 @@ func New(decide func(runnerapi.Intent) error, c Config) *Keeper {
 	return &Keeper{
 		config: c, now: time.Now, wake: wake.New(), work: workqueue.NewTypedDelayingQueue[runnerapi.Key](),
 		lanes:   limit.NewLanes[runnerapi.Key](limit.PerOwner{Namespace: workersOfNamespace, Runner: workersOfRunner}),
-		cluster: cluster, builder: builder, cleanup: cleanup, revoked: revoked,
+		cluster: cluster, builder: builder, cleanup: cleanup, revoked: revoked, looks: looks{wake: wake.New()},
 		reconciler: &reconciler{
 			apps: c.Apps, manifests: c.Manifests, applier: applier, builder: builder, cleanup: cleanup,
 			journal: journal, revoked: revoked, now: time.Now, log: c.Log,

@@ -48,6 +48,10 @@ func (k *Keeper) Run(ctx context.Context) error {
 		})
 	}
 	all.Go(func() error {
+		k.markLooks(ctx)
+		return nil
+	})
+	all.Go(func() error {
 		defer k.work.ShutDown()
 		for k.wake.WaitFor(ctx, turnedOn) {
 			if k.config.Leads() && k.there(ctx) {
@@ -159,10 +163,10 @@ func (k *Keeper) handler() cache.ResourceEventHandler {
 	}}
 }
 
-// asked returns who put a source, by which call, and the last call that requested a look.
-func asked(u *unstructured.Unstructured) [3]string {
+// asked returns who put a source, by which call, and the last call and push that requested a look.
+func asked(u *unstructured.Unstructured) [4]string {
 	a := u.GetAnnotations()
-	return [3]string{a[objectmeta.ChangedBy], a[objectmeta.RequestID], a[objectmeta.Sync]}
+	return [4]string{a[objectmeta.ChangedBy], a[objectmeta.RequestID], a[objectmeta.Sync], a[objectmeta.Look]}
 }
 
 // drain handles sources until the queue is shut down.

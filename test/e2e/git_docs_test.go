@@ -2,6 +2,11 @@ package e2e
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +16,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -33,11 +41,15 @@ func TestDocs_GitAndBuilds(t *testing.T) {
 	require.NoError(t, os.Symlink(filepath.Join(harness.Root(), "deployments"), filepath.Join(s.dir, "deployments")))
 	server := gitserver.Start(t, "", "")
 	ssh := server.StartSSHAt(t, sys.HostIP())
-	server.Create(t, "shop/deploy.git").Commit(map[string]string{"web/app.yaml": "image: " + harness.ExampleImage + "\n"})
+	repo := server.Create(t, "shop/deploy.git")
+	repo.Commit(map[string]string{"web/app.yaml": "image: " + harness.ExampleImage + "\n"})
 	for name, text := range map[string][]byte{"deploy-key": ssh.Identity, "known_hosts": ssh.KnownHosts} {
 		require.NoError(t, os.WriteFile(filepath.Join(s.dir, name), text, 0o600))
 	}
 	here := strings.NewReplacer("ssh://git@git.example.com/", ssh.URL(""))
+	pushIsApplied(t, s, ssh.URL("shop/deploy.git"), func() string {
+		return repo.Commit(map[string]string{"web/app.yaml": "image: " + harness.ExampleImage + "\nenv: [{name: A, value: pushed}]\n"})
+	})
 
 	for _, page := range []string{"docs/deployer/git.md", "docs/deployer/builds.md"} {
 		blocks, err := harness.Shell(page)
@@ -51,4 +63,37 @@ func TestDocs_GitAndBuilds(t *testing.T) {
 	assert.Contains(t, revisions, `"commit"`)
 	s.fails(t, "pipeops-runner build run shop web -n pipeops-builds --git https://git.example.com/shop/web.git --image registry.example.com/shop/web",
 		"the agent has no builder")
+}
+
+// pushIsApplied has a source that is looked at once a day, and its Git server tell of a push.
+func pushIsApplied(t *testing.T, s *shell, url string, push func() (commit string)) {
+	t.Helper()
+	s.run(t, "pipeops-runner secret set shop git-deploy --from-literal url="+url+" --from-file identity=deploy-key --from-file known_hosts")
+	s.run(t, "pipeops-runner source set shop web --url "+url+" --secret git-deploy --type app --path web/app.yaml --interval 24h --webhook --wait=2m")
+	var hook announce.SourceWebhook
+	require.NoError(t, json.Unmarshal([]byte(pipeops(t, "source", "webhook", "set", agentName, "web", "-o", "json")), &hook))
+	creds, err := credentials.Load(sys.RunnerCredentials(runner))
+	require.NoError(t, err)
+	roots, err := creds.Roots()
+	require.NoError(t, err)
+	client := harness.VisitorAt(sys.HostIP(), roots)
+
+	commit := push()
+	began := time.Now()
+	body := `{"ref":"refs/heads/main","after":"` + commit + `"}`
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, hook.URL, strings.NewReader(body))
+	require.NoError(t, err)
+	mac := hmac.New(sha256.New, []byte(hook.Secret))
+	mac.Write([]byte(body))
+	req.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	resp, err := client.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusAccepted, resp.StatusCode)
+	await.Until(t, "the push is applied", func() bool {
+		return strings.Contains(pipeops(t, "source", "get", agentName, "web", "-o", "json"), `"commit": "`+commit)
+	})
+	t.Logf("a push was applied after %s", time.Since(began).Round(time.Millisecond))
+	s.run(t, "pipeops-runner source delete shop web")
+	refused(t, 4, "source", "webhook", "get", agentName, "web")
 }

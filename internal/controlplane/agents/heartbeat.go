@@ -90,11 +90,32 @@ func (r *Fleet) beatAnswer(ctx context.Context, agent store.Agent, beat controla
 			return answer, err
 		}
 	}
+	if answer.Looks, err = r.looks(ctx, agent.ID, beat.LooksLearned); err != nil {
+		return answer, err
+	}
 	if answer.RevokedRunnerNames, err = r.store.RevokedRunners(ctx); err != nil || beat.Update == nil || beat.Standby {
 		return answer, err
 	}
 	answer.Offer, err = offerFor(ctx, r.store, agent.ID, beat.Update.Offer, now)
 	return answer, err
+}
+
+// looks returns what the agent is to look at, other than what it has learned of.
+func (r *Fleet) looks(ctx context.Context, agentID string, learned int64) ([]controlapi.Look, error) {
+	if learned > 0 {
+		if err := r.store.LooksLearned(ctx, agentID, learned); err != nil {
+			return nil, err
+		}
+	}
+	waiting, err := r.store.WaitingLooks(ctx, agentID, controlapi.MaxLooks)
+	if err != nil {
+		return nil, err
+	}
+	looks := make([]controlapi.Look, 0, len(waiting))
+	for _, w := range waiting {
+		looks = append(looks, controlapi.Look{Number: w.Look, Namespace: w.Namespace, Source: w.Source, Runner: w.Runner, Commit: w.Commit})
+	}
+	return looks, nil
 }
 
 // revokedAgents returns the agents that were revoked last, as hashes of their IDs.

@@ -114,7 +114,7 @@ func (n *Refresher) Run(ctx context.Context) error {
 			continue
 		}
 		if len(agents) > 0 {
-			n.log.Info().Int("agents", len(agents)).Msg("sending refresh requests to agents")
+			n.log.Debug().Int("agents", len(agents)).Msg("sending refresh requests to agents")
 		}
 		spread := min(refreshSpread, time.Duration(len(agents))*refreshEach)
 		for _, id := range agents {

@@ -16,12 +16,16 @@ type Refresh struct {
 
 // RequestRefresh records a refresh request to an agent, or to EveryAgent.
 func (t *Tx) RequestRefresh(ctx context.Context, agentID string) error {
-	var number int64
-	if err := t.q.QueryRowContext(ctx, `UPDATE refreshes SET number = number + 1 WHERE agent_id = '' RETURNING number`).Scan(&number); err != nil {
-		return fmt.Errorf("database: refresh requests: %w", err)
-	}
-	_, err := t.exec(ctx, `INSERT INTO refreshes (agent_id, number) VALUES ($1, $2) ON CONFLICT (agent_id) DO UPDATE SET number = excluded.number`, agentID, number)
+	_, err := t.requestRefresh(ctx, agentID)
 	return err
+}
+
+func (t *Tx) requestRefresh(ctx context.Context, agentID string) (number int64, err error) {
+	if err := t.q.QueryRowContext(ctx, `UPDATE refreshes SET number = number + 1 WHERE agent_id = '' RETURNING number`).Scan(&number); err != nil {
+		return 0, fmt.Errorf("database: refresh requests: %w", err)
+	}
+	_, err = t.exec(ctx, `INSERT INTO refreshes (agent_id, number) VALUES ($1, $2) ON CONFLICT (agent_id) DO UPDATE SET number = excluded.number`, agentID, number)
+	return number, err
 }
 
 // refreshTable has the statements about refresh requests.

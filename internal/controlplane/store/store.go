@@ -89,6 +89,7 @@ type queries struct {
 	operatorAuditTable
 	operatorChangeTable
 	outboxTable
+	receiverTable
 	releaseTable
 	routeTable
 	runnerTable
@@ -105,7 +106,7 @@ func newQueries(q querier) queries {
 	t := table{q}
 	return queries{
 		t, actingTable{t}, agentTable{t}, auditTable{t}, authorityTable{t}, certificateTable{t}, consoleTable{t}, enrolmentTable{t}, eventTable{t}, gatewayTable{t}, hostTable{t}, refreshTable{t},
-		peerTable{t}, operatorTable{t}, operatorAuditTable{t}, operatorChangeTable{t}, outboxTable{t}, releaseTable{t}, routeTable{t}, runnerTable{t}, timelineTable{t}, tokenTable{t}, trustTable{t}, webhookTable{t},
+		peerTable{t}, operatorTable{t}, operatorAuditTable{t}, operatorChangeTable{t}, outboxTable{t}, receiverTable{t}, releaseTable{t}, routeTable{t}, runnerTable{t}, timelineTable{t}, tokenTable{t}, trustTable{t}, webhookTable{t},
 	}
 }
 

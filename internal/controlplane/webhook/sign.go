@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -50,10 +51,46 @@ func sign(secrets []string, id string, at time.Time, body []byte) (string, error
 		if err != nil {
 			return "", err
 		}
-		mac := hmac.New(sha256.New, key)
-		mac.Write([]byte(id + "." + strconv.FormatInt(at.Unix(), 10) + "."))
-		mac.Write(body)
-		list = append(list, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+		list = append(list, signaturePrefix+base64.StdEncoding.EncodeToString(sumOf(key, id, strconv.FormatInt(at.Unix(), 10), body)))
 	}
 	return strings.Join(list, " "), nil
+}
+
+// signaturePrefix is the version of a signature.
+const signaturePrefix = "v1,"
+
+func sumOf(key []byte, id, timestamp string, body []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(id + "." + timestamp + "."))
+	mac.Write(body)
+	return mac.Sum(nil)
+}
+
+// signatureAge is how far a signature's time may be from now, as Standard Webhooks' libraries have
+// it.
+const signatureAge = 5 * time.Minute
+
+// Signed reports whether a request has a signature of Standard Webhooks.
+func Signed(h http.Header) bool { return h.Get(headerSignature) != "" }
+
+// Verify reports whether one of a request's signatures is by the secret, and of about now.
+func Verify(secret string, h http.Header, body []byte, now time.Time) bool {
+	timestamp := h.Get(headerTimestamp)
+	seconds, err := strconv.ParseInt(timestamp, 10, 64)
+	if err != nil || now.Sub(time.Unix(seconds, 0)).Abs() > signatureAge {
+		return false
+	}
+	key, err := keyOf(secret)
+	if err != nil {
+		return false
+	}
+	sum := sumOf(key, h.Get(headerID), timestamp, body)
+	for text := range strings.FieldsSeq(h.Get(headerSignature)) {
+		text, ok := strings.CutPrefix(text, signaturePrefix)
+		given, err := base64.StdEncoding.DecodeString(text)
+		if ok && err == nil && hmac.Equal(given, sum) {
+			return true
+		}
+	}
+	return false
 }

@@ -62,10 +62,42 @@ func OpenAPI(version string) ([]byte, error) {
 		http.StatusNotFound, http.StatusUnprocessableEntity)
 	timeline.Parameters = append([]*huma.Param{{Name: "id", In: "path", Required: true, Description: "The agent's ID.", Schema: text()}}, timelineParameters()...)
 	doc.AddOperation(timeline)
+	for _, op := range sourceWebhookCalls(schemas) {
+		doc.AddOperation(op)
+	}
 	doc.AddOperation(certificate(schemas))
 	doc.AddOperation(versionCall(schemas))
 	return humaproblem.Document(doc, humaproblem.ControlPlane())
 }
+
+// sourceWebhookCalls document the calls about the webhook of a source.
+func sourceWebhookCalls(schemas huma.Registry) (calls []*huma.Operation) {
+	for _, c := range []struct{ method, id, summary, description string }{
+		{http.MethodGet, "get-source-webhook", "Get the webhook that this Runner has for a Git source",
+			"With what the Git server told last. 404 if there is none."},
+		{http.MethodPut, "set-source-webhook", "Make the webhook of a Git source, or give it a new secret",
+			"The answer has an address for the Git server's settings, and a secret that no other answer has. A push makes the agent look at the source at once, " +
+				"if this Runner put the source, or the policy lets it sync the source. At most 1 000 webhooks for each Runner: then 409."},
+		{http.MethodDelete, "delete-source-webhook", "Delete the webhook of a Git source", "The source stays, and is looked at by its interval."},
+	} {
+		op := documented(schemas, c.id, announce.SourceWebhookPath, c.summary, reflect.TypeFor[announce.SourceWebhook](), http.StatusNotFound)
+		if c.method == http.MethodPut {
+			op = documented(schemas, c.id, announce.SourceWebhookPath, c.summary, reflect.TypeFor[announce.SourceWebhook](),
+				http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity)
+		}
+		if c.method == http.MethodDelete {
+			op.Responses["200"].Content["application/json"].Schema = &huma.Schema{Type: huma.TypeObject}
+		}
+		op.Method, op.Description = c.method, c.description
+		for _, name := range []string{"agent", "namespace", "source"} {
+			op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "path", Required: true, Description: pathParameters[name], Schema: text()})
+		}
+		calls = append(calls, op)
+	}
+	return calls
+}
+
+var pathParameters = map[string]string{"agent": "The agent's name or ID.", "namespace": "The source's namespace.", "source": "The source's name."}
 
 // certificateBody describes login.Answer in the document.
 type certificateBody struct {

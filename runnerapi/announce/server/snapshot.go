@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -25,12 +27,17 @@ func SnapshotHandler(
 	})
 }
 
-// jsonHandler serves what can only be read. Answers are not to be kept: they change at any time.
-func jsonHandler(answer func(http.ResponseWriter, *http.Request) ([]byte, error)) http.Handler {
+// jsonHandler serves calls without a body: those that read, unless methods are given. Answers are not
+// to be kept: they change at any time.
+func jsonHandler(answer func(http.ResponseWriter, *http.Request) ([]byte, error), methods ...string) http.Handler {
+	if methods == nil {
+		methods = []string{http.MethodGet, http.MethodHead}
+	}
+	allowed := strings.Join(methods, ", ")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotAllowed, "use GET", "%s can only be read", r.URL.Path))
+		if !slices.Contains(methods, r.Method) {
+			w.Header().Set("Allow", allowed)
+			problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotAllowed, "use "+methods[0], "%s takes %s", r.URL.Path, allowed))
 			return
 		}
 		body, err := answer(w, r)

@@ -20,7 +20,7 @@ import (
 // NewSource returns the command source.
 func NewSource(a *cmdutil.CLI) *cobra.Command {
 	return cli.Group("source", "Manage the Git repositories that an agent follows",
-		newSourcePut(a), newSourceGet(a), newSourceList(a), newSourceSync(a), newSourceLogs(a), newSourceDelete(a))
+		newSourcePut(a), newSourceGet(a), newSourceList(a), newSourceSync(a), newSourceWebhook(a), newSourceLogs(a), newSourceDelete(a))
 }
 
 func newSourcePut(a *cmdutil.CLI) *cobra.Command {
@@ -30,6 +30,7 @@ func newSourcePut(a *cmdutil.CLI) *cobra.Command {
 	var spec runnerapi.SourceSpec
 	var build sourceBuild
 	var chart runnerapi.SourceChart
+	var webhook bool
 	w := cmdutil.Waiting{}
 	cmd := &cobra.Command{
 		Use: "set [AGENT] NAME --url URL --type app|manifests|kustomize|chart", Short: "Follow a Git repository and apply its commits",
@@ -47,7 +48,9 @@ With --dry-run, the agent fetches the repository and tries everything, but chang
 
 With --image, the agent builds an image from each commit for an App that names none. It pushes the
 image there and deploys it by its digest. If the repository only has a Dockerfile, --app-file
-gives the App's spec instead of --path.`,
+gives the App's spec instead of --path.
+
+With --webhook, a push makes the agent look at once. See "source webhook set".`,
 		Example: `  pipeops-runner source set shop web --url https://git.example.com/shop/deploy.git --type app --path web/app.yaml
   pipeops-runner source set shop web --url git@git.example.com:shop/deploy.git --type kustomize --path overlays/production --branch main --secret git-deploy
   pipeops-runner source set shop web --url https://git.example.com/shop/web.git --type app --path deploy/app.yaml --secret git-deploy --image registry.example.com/shop/web --push-credentials registry --wait=15m`,
@@ -86,6 +89,11 @@ gives the App's spec instead of --path.`,
 				if write.DryRun {
 					return printSource(a, source, &out)
 				}
+				if webhook {
+					if err := setWebhook(ctx, a, args[0], key); err != nil {
+						return err
+					}
+				}
 				return sourceOutcome(ctx, a, t, source, &w, &out)
 			})
 		},
@@ -98,7 +106,23 @@ gives the App's spec instead of --path.`,
 	cmd.Flags().StringVar(&valuesFile, "values", "", "for chart: local file with values, or - for standard input")
 	cmd.Flags().StringVar(&appFile, "app-file", "", "for app with --image: local file with the App's spec instead of --path, or - for standard input")
 	build.flags(cmd)
+	cmd.Flags().BoolVar(&webhook, "webhook", false, "also make a webhook, and print its URL and its secret once")
 	return cmd
+}
+
+// setWebhook makes the webhook of a source, and prints it beside what becomes of the source.
+func setWebhook(ctx context.Context, a *cmdutil.CLI, agent string, key runnerapi.Key) error {
+	l, found, err := a.Find(ctx, agent)
+	if err != nil {
+		return err
+	}
+	defer l.Keep.Close()
+	hook, err := l.Snapshots().SetSourceWebhook(ctx, found.ID, key)
+	if err != nil {
+		return err
+	}
+	a.Say("webhook: %s\nsecret: %s (not shown again)", cli.Printable(hook.URL), cli.Printable(hook.Secret))
+	return nil
 }
 
 func sourceFlags(cmd *cobra.Command, spec *runnerapi.SourceSpec, chart *runnerapi.SourceChart) {
@@ -168,11 +192,11 @@ func newSourceSync(a *cmdutil.CLI) *cobra.Command {
 }
 
 func newSourceDelete(a *cmdutil.CLI) *cobra.Command {
-	return a.Deletion(&cobra.Command{
+	return withWebhook(a, a.Deletion(&cobra.Command{
 		Short:   "Stop following a repository",
-		Long:    "Stop following a repository. What the source applied stays.",
+		Long:    "Stop following a repository, and delete its webhook. What the source applied stays.",
 		Example: "  pipeops-runner source delete shop web",
-	}, "source", func(c *client.Client) cmdutil.Deleter { return c.Sources() })
+	}, "source", func(c *client.Client) cmdutil.Deleter { return c.Sources() }))
 }
 
 // sourceOutcome waits, if requested, until the source has been checked. It prints the source and

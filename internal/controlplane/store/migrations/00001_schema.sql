@@ -192,6 +192,25 @@ CREATE TABLE refreshes (
 );
 INSERT INTO refreshes (agent_id, number) VALUES ('', 0);
 
+-- Where Git servers tell of pushes to agents' sources. Each is a Runner's, for one source. look is
+-- the number of the refresh request by which its agent learns of the newest push, and 0 once it has.
+-- commit_id and event are what the Git server said last.
+CREATE TABLE receivers (
+    id         TEXT PRIMARY KEY,
+    agent_id   TEXT   NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    namespace  TEXT   NOT NULL,
+    source     TEXT   NOT NULL,
+    runner     TEXT   NOT NULL,
+    secret     TEXT   NOT NULL,
+    created_at BIGINT NOT NULL,
+    called_at  BIGINT NOT NULL,
+    event      TEXT   NOT NULL,
+    commit_id  TEXT   NOT NULL,
+    look       BIGINT NOT NULL,
+    UNIQUE (agent_id, namespace, source, runner)
+);
+CREATE INDEX receivers_waiting ON receivers (agent_id) WHERE look > 0;
+
 -- What is known of whom each agent trusts: the SHA-256 of the CA bundle that it
 -- reported last, and the key ID of the CA that issued the certificate it used.
 CREATE TABLE agent_trust (
@@ -457,6 +476,7 @@ DROP TABLE route_sets;
 DROP TABLE routes;
 DROP TABLE runner_trust;
 DROP TABLE agent_trust;
+DROP TABLE receivers;
 DROP TABLE refreshes;
 DROP TABLE enrolments;
 DROP TABLE releases;

@@ -1,0 +1,64 @@
+package source_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
+	"github.com/pipeops/pipeops-vm-agent/internal/source"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+)
+
+// TestLookAt_BringsPush has a source that is looked at once a day otherwise.
+func TestLookAt_BringsPush(t *testing.T) {
+	t.Parallel()
+	p, repo := openRepository(t)
+	p.allow(`
+rules:
+  - name: git
+    runners: [` + runner.Caller.Runner + `]
+    commands: [put-source, apply-manifests]
+    kinds: [ConfigMap]
+`)
+	repo.Commit(map[string]string{"one.yaml": configMapFile("one", "first")})
+	p.put("web", runnerapi.SourceSpec{Type: runnerapi.SourceManifests, Interval: "24h"})
+	require.Nil(t, p.settled("web").Error)
+	second := repo.Commit(map[string]string{"one.yaml": configMapFile("one", "second")})
+	mark := func() string {
+		t.Helper()
+		o := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: source.Group + "/" + source.Version, Kind: source.Kind}}
+		require.NoError(t, p.env.Client.Get(t.Context(), client.ObjectKey{Namespace: p.namespace, Name: "web"}, o))
+		return o.Annotations[objectmeta.Look]
+	}
+	tell := func(number int64, key runnerapi.Key, by, commit string) {
+		t.Helper()
+		p.keeper.LookAt([]source.Look{{Number: number, Source: key, Runner: by, Commit: commit}})
+		await.Until(t, "the push is learned of", func() bool { return p.keeper.Learned() == number })
+		assert.Zero(t, p.keeper.Learned(), "it is told once")
+	}
+	tell(1, p.key("web"), "stranger", second)
+	assert.Empty(t, mark(), "another Runner's webhook, which may not sync it")
+	tell(2, p.key("none"), runner.Caller.Runner, second)
+	tell(3, runnerapi.Key{Namespace: "kube-system", Name: "web"}, runner.Caller.Runner, second)
+
+	tell(4, p.key("web"), runner.Caller.Runner, second)
+	p.reaches("web", second, func() {})
+	assert.Equal(t, "4", mark())
+	tell(5, p.key("web"), runner.Caller.Runner, second)
+	assert.Equal(t, "4", mark(), "it has that commit")
+
+	p.allow(`
+rules:
+  - name: git
+    commands: [put-source, apply-manifests, sync-source]
+    kinds: [ConfigMap]
+`)
+	third := repo.Commit(map[string]string{"one.yaml": configMapFile("one", "third")})
+	tell(6, p.key("web"), "stranger", "")
+	p.reaches("web", third, func() {})
+}
