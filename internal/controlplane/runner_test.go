@@ -278,7 +278,10 @@ func TestTimeline_Pages(t *testing.T) {
 		assert.Contains(t, known.Detail, "no agent with that ID, or none that this Runner is granted")
 	}
 	document := p.call(p.client(), http.MethodGet, server.OpenAPIPath, "").Body
-	assert.ElementsMatch(t, []string{"GET " + announce.SnapshotPath, "GET " + announce.AgentPath, "GET " + announce.TimelinePath, "POST /v1/runner/certificate", "GET /v1/version"}, callsOf(t, document))
+	assert.ElementsMatch(t, []string{
+		"GET " + announce.SnapshotPath, "GET " + announce.AgentPath, "GET " + announce.TimelinePath, "POST /v1/runner/certificate", "GET /v1/version",
+		"GET " + announce.SourceWebhookPath, "PUT " + announce.SourceWebhookPath, "DELETE " + announce.SourceWebhookPath,
+	}, callsOf(t, document))
 	_, err = p.admin.Agents.Revoke(t.Context(), "shop")
 	require.NoError(t, err)
 	_, err = client.Timeline(t.Context(), shop.id.AgentID, announce.TimelineQuery{})
