@@ -175,8 +175,8 @@ type HeartbeatAnswer struct {
 	RevokedRunnerNames []string `json:"revokedRunnerNames,omitempty" doc:"Runners whose newest certificate was revoked: Git sources that they put are suspended."`
 	// Labels are held against what Runners are granted, by the agent too.
 	Labels map[string]string `json:"labels,omitempty" doc:"The agent's labels as the control plane has them: Runners whose certificates are for agents with other labels are to be refused."`
-	// Looks are pushes that Git servers told the control plane of. A look changes nothing by itself:
-	// the agent gets the commit from the repository, as at each interval.
+	// Looks are pushes that Git servers told the control plane of. A look changes nothing by
+	// itself: the agent gets the commit from the repository, as at each interval.
 	Looks []Look `json:"looks,omitempty" doc:"Git sources whose repositories the agent is to look at now. They come again until the agent has learned of them."`
 	// Ticket lets the control plane notice that two processes go by one name.
 	Ticket string `json:"ticket,omitempty" doc:"To be sent with the next heartbeat."`

@@ -102,8 +102,8 @@ func (a *api) handler(sockets *server.Websockets) http.Handler {
 	return a.serving(mux)
 }
 
-// public returns the part of handler's patterns that the console's host at the gateway has, too: the
-// console, and what Git servers call.
+// public returns the part of handler's patterns that the console's host at the gateway has, too:
+// the console, and what Git servers call.
 func (a *api) public() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("POST "+receiver.Path, a.logged(a.receivers))

@@ -48,8 +48,8 @@ func (k *Keeper) LookAt(list []Look) {
 	}
 }
 
-// Learned returns the highest number of the looks whose sources were all marked since the last call;
-// 0 for none.
+// Learned returns the highest number of the looks whose sources were all marked since the last
+// call; 0 for none.
 func (k *Keeper) Learned() (number int64) {
 	k.looks.mu.Lock()
 	defer k.looks.mu.Unlock()

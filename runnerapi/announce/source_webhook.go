@@ -13,11 +13,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// SourceWebhookPath is where the control plane serves the webhook that a Runner has for a Git source
-// of an agent, as a pattern of http.ServeMux. PUT makes one, or gives it a new secret.
+// SourceWebhookPath is where the control plane serves the webhook that a Runner has for a Git
+// source of an agent, as a pattern of http.ServeMux. PUT makes one, or gives it a new secret.
 const SourceWebhookPath = SnapshotPath + "/{agent}/sources/{namespace}/{source}/webhook"
 
-// SourceWebhook is where a Git server tells of pushes, so that the agent looks at the source at once.
+// SourceWebhook is where a Git server tells of pushes, so that the agent looks at the source at
+// once.
 type SourceWebhook struct {
 	URL       string    `json:"url" doc:"Address for the Git server's settings. The content type may be JSON or a form."`
 	Secret    string    `json:"secret,omitempty" doc:"Signs the Git server's requests. It is in the answer to PUT only."`

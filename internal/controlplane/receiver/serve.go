@@ -63,8 +63,8 @@ func (r *Receivers) take(w http.ResponseWriter, req *http.Request) (status int, 
 	return http.StatusAccepted, r.request(req.Context(), receiver)
 }
 
-// unknown does not tell apart what there never was, what was deleted, and what its Runner may use no
-// longer.
+// unknown does not tell apart what there never was, what was deleted, and what its Runner may use
+// no longer.
 func unknown() error {
 	return problem.Errorf(problem.NotFound, "make one with `pipeops-runner source webhook set`, and enter its address in the Git server's settings",
 		"there is no webhook at this address")

@@ -27,8 +27,8 @@ func SnapshotHandler(
 	})
 }
 
-// jsonHandler serves calls without a body: those that read, unless methods are given. Answers are not
-// to be kept: they change at any time.
+// jsonHandler serves calls without a body: those that read, unless methods are given. Answers are
+// not to be kept: they change at any time.
 func jsonHandler(answer func(http.ResponseWriter, *http.Request) ([]byte, error), methods ...string) http.Handler {
 	if methods == nil {
 		methods = []string{http.MethodGet, http.MethodHead}

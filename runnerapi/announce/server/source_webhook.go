@@ -17,8 +17,8 @@ type SourceWebhooks interface {
 	Delete(ctx context.Context, runner, agent string, source runnerapi.Key) error
 }
 
-// SourceWebhookHandler serves the webhook of a source, below SourceWebhookPath. identify returns the
-// Runner that asks.
+// SourceWebhookHandler serves the webhook of a source, below SourceWebhookPath. identify returns
+// the Runner that asks.
 func SourceWebhookHandler(of SourceWebhooks, identify func(*http.Request) (runner string, err error)) http.Handler {
 	return jsonHandler(func(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		runner, err := identified(w, r, identify)
