@@ -30,7 +30,7 @@ func TestOutput_Formats(t *testing.T) {
 		assert.Equal(t, want, text.String(), format)
 	}
 	var out cli.Output
-	require.ErrorContains(t, out.Set("xml"), "none of table, wide, name, json, yaml, jsonpath=TEMPLATE")
+	require.ErrorContains(t, out.Set("xml"), "none of table, wide, markdown, name, json, yaml, jsonpath=TEMPLATE")
 }
 
 func TestAgo(t *testing.T) {

@@ -93,6 +93,7 @@ func (f Failure) Print(w io.Writer, program string) {
 	for _, line := range f.LastLines {
 		Say(w, "    %s", Printable(line))
 	}
+	f.annotate(w)
 }
 
 // codeLine returns the code with what it is good for. An error that is newer than this program has

@@ -13,7 +13,10 @@ import (
 )
 
 // Formats are the values of -o but for jsonpath=TEMPLATE, the default first.
-var Formats = []string{"table", "wide", "name", "json", "yaml"}
+var Formats = []string{"table", "wide", markdown, "name", "json", "yaml"}
+
+// markdown is the format of tables for the summary of a CI job.
+const markdown = "markdown"
 
 // JSONPath precedes a template in the flag -o.
 const JSONPath = "jsonpath="
@@ -55,7 +58,9 @@ func (o *Output) Set(s string) error {
 func (o *Output) Type() string { return "format" }
 
 // Table reports whether the output is for a person.
-func (o *Output) Table() bool { return o.Format == "table" || o.Format == "wide" }
+func (o *Output) Table() bool {
+	return o.Format == "table" || o.Format == "wide" || o.Format == markdown
+}
 
 // Write prints v, or the columns that table prints.
 func (o *Output) Write(w io.Writer, v any, table func(io.Writer)) error {

@@ -75,6 +75,9 @@ func (o *Output) writeTable(w io.Writer, order *arranged, table func(io.Writer))
 			return err
 		}
 	}
+	if o.Format == markdown {
+		return g.writeMarkdown(w)
+	}
 	if coloured(w) {
 		g.colour()
 	}
