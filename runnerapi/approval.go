@@ -22,7 +22,7 @@ const CodeApprovalRequired = Code("approval_required") // 403
 type Approval struct {
 	ID        string    `json:"id"`
 	Runner    string    `json:"runner"`
-	Operator  string    `json:"operator,omitempty"` // who acts as the Runner
+	Actor     string    `json:"actor,omitempty"` // who acts as the Runner
 	Command   string    `json:"command"`
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name,omitempty"`
@@ -54,7 +54,7 @@ type ApprovalView struct {
 }
 
 // By returns who sent the command: the Runner, and the operator who acted as it.
-func (a Approval) By() string { return by(a.Runner, a.Operator) }
+func (a Approval) By() string { return by(a.Runner, a.Actor) }
 
 // Lines returns the whole request as text, one part a line.
 func (v ApprovalView) Lines() []string {

@@ -44,7 +44,7 @@ type AuditRecord struct {
 	Replica     string          `json:"replica" doc:"Replica of the agent that took the call."`
 	Runner      string          `json:"runner" doc:"Name in the certificate of the Runner that sent it; empty where the certificate proves no name."`
 	Certificate string          `json:"certificate,omitempty" doc:"Serial number of that certificate, in hexadecimal."`
-	Operator    string          `json:"operator,omitempty" doc:"The operator of the control plane who acted as the Runner, in the console."`
+	Actor       string          `json:"actor,omitempty" doc:"Who acted as the Runner: an operator of the control plane, in the console, or oidc/ and the claims of the ID token for which the Runner got its certificate."`
 	RequestID   string          `json:"requestId"`
 	Command     string          `json:"command" doc:"The call, by its operationId in the API's document; connect for a Runner that was not let in at all." example:"put-app"`
 	Namespace   string          `json:"namespace,omitempty"`
@@ -63,14 +63,14 @@ type AuditRecord struct {
 	Hash string `json:"hash,omitempty" doc:"SHA-256 of the record as it is kept, which is without this. Only in answers."`
 }
 
-// By returns who sent the command: the Runner, and the operator who acted as it.
-func (r AuditRecord) By() string { return by(r.Runner, r.Operator) }
+// By returns who sent the command: the Runner, and who acted as it.
+func (r AuditRecord) By() string { return by(r.Runner, r.Actor) }
 
-func by(runner, operator string) string {
-	if operator == "" {
+func by(runner, actor string) string {
+	if actor == "" {
 		return runner
 	}
-	return runner + " (" + operator + ")"
+	return runner + " (" + actor + ")"
 }
 
 // OwnersAlone reports whether no Runner may see the record: the cluster's owner did something in no

@@ -23,7 +23,7 @@ type Revision struct {
 	Image     string    `json:"image"`
 	CreatedAt time.Time `json:"createdAt,omitzero"`
 	Runner    string    `json:"runner,omitempty" doc:"The Runner that made it; empty for a user with access to the cluster."`
-	Operator  string    `json:"operator,omitempty" doc:"The operator of the control plane who acted as the Runner."`
+	Actor     string    `json:"actor,omitempty" doc:"Who acted as the Runner, as in the audit log."`
 	RequestID string    `json:"requestId,omitempty" doc:"Request-Id of the call that made it."`
 	Commit    string    `json:"commit,omitempty" doc:"The Git commit that a source took it from."`
 	Identical bool      `json:"identical,omitempty" doc:"Whether it is not the current one and has the same spec, so that a rollback to it changes nothing."`
@@ -33,7 +33,7 @@ type Revision struct {
 }
 
 // By returns who made the revision: the Runner, and the operator who acted as it.
-func (r Revision) By() string { return by(r.Runner, r.Operator) }
+func (r Revision) By() string { return by(r.Runner, r.Actor) }
 
 // Caution returns what to know before an App goes back to the revision; empty for nothing.
 func (r Revision) Caution() string {

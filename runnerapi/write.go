@@ -54,6 +54,6 @@ func (o WriteOptions) Late(ctx context.Context) (bool, error) {
 // Caller is the sender of a command.
 type Caller struct {
 	Runner    string // the name in the Runner's certificate
-	Operator  string // who acts as the Runner; empty for the Runner itself
+	Actor     string // who acts as the Runner; empty for the Runner itself
 	RequestID string // the Request-Id of the call
 }

@@ -163,8 +163,8 @@ func TestFind_Hidden(t *testing.T) {
 func TestFind_Filters(t *testing.T) {
 	log := logOf(t,
 		call("a", 1, runnerapi.AuditDone),
-		call("b", 2, runnerapi.AuditBegun, func(r *runnerapi.AuditRecord) { r.Runner, r.Operator = "builder", "openid/Alice@example.com" }),
-		call("b", 2, runnerapi.AuditDone, func(r *runnerapi.AuditRecord) { r.Runner, r.Operator = "builder", "openid/Alice@example.com" }),
+		call("b", 2, runnerapi.AuditBegun, func(r *runnerapi.AuditRecord) { r.Runner, r.Actor = "builder", "openid/Alice@example.com" }),
+		call("b", 2, runnerapi.AuditDone, func(r *runnerapi.AuditRecord) { r.Runner, r.Actor = "builder", "openid/Alice@example.com" }),
 		call("c", 50, runnerapi.AuditRefused, func(r *runnerapi.AuditRecord) { r.Command, r.Name = "put-secret", "db" }),
 		call("d", 51, runnerapi.AuditDone, func(r *runnerapi.AuditRecord) {
 			r.Namespace, r.Name, r.Arguments = "", "bakery", []byte(`{"agent":"bakery","namespace":"production","app":"api"}`)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 // explainer turns a failure to get an answer into an Error with a fix.
@@ -44,7 +45,7 @@ func (x explainer) final(err error) bool {
 // trust explains a server certificate that was refused.
 func (x explainer) trust(err error) *Error {
 	var (
-		pin       *fingerprintError
+		pin       *trustanchor.FingerprintError
 		authority x509.UnknownAuthorityError
 		host      x509.HostnameError
 		invalid   x509.CertificateInvalidError

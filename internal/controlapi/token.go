@@ -6,10 +6,11 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base32"
-	"encoding/hex"
 	"errors"
 	"net/url"
 	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 )
 
 const (
@@ -88,7 +89,7 @@ func ParseToken(text string) (Token, error) {
 	rest, address, addressed := strings.Cut(rest, addressSign)
 	rest, fingerprint, pinned := strings.Cut(rest, ".")
 	id, secret, ok := strings.Cut(rest, "_")
-	if !ok || !isBase32(id, tokenIDLen) || !isBase32(secret, secretLen) || pinned && !isFingerprint(fingerprint) || addressed && !isAddress(address) {
+	if !ok || !isBase32(id, tokenIDLen) || !isBase32(secret, secretLen) || pinned && !trustanchor.IsFingerprint(fingerprint) || addressed && !isAddress(address) {
 		return Token{}, ErrMalformedToken
 	}
 	return Token{ID: id, secret: secret, Fingerprint: fingerprint, Address: address}, nil
@@ -122,12 +123,8 @@ func (t Token) String() string { return tokenPrefix + t.ID + "_***" }
 // GoString masks the secret for %#v as well.
 func (t Token) GoString() string { return t.String() }
 
-// Fingerprint returns how a token names a CA: by its public key, so that the CA may renew its own
-// certificate.
-func Fingerprint(ca *x509.Certificate) string {
-	sum := sha256.Sum256(ca.RawSubjectPublicKeyInfo)
-	return hex.EncodeToString(sum[:])
-}
+// Fingerprint returns how a token names a CA.
+func Fingerprint(ca *x509.Certificate) string { return trustanchor.Fingerprint(ca) }
 
 // KeyFingerprint returns the fingerprint of a public key alone.
 func KeyFingerprint(key crypto.PublicKey) (string, error) {
@@ -149,8 +146,4 @@ const addressLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123
 
 func isBase32(s string, length int) bool {
 	return len(s) == length && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") == ""
-}
-
-func isFingerprint(s string) bool {
-	return len(s) == 2*sha256.Size && strings.Trim(s, "0123456789abcdef") == ""
 }

@@ -22,13 +22,6 @@ type Trust struct {
 	Now func() time.Time
 }
 
-// fingerprintError means that none of the presented certificates is the CA that the token names.
-type fingerprintError struct{ want, got string }
-
-func (e *fingerprintError) Error() string {
-	return fmt.Sprintf("the certificate's CA has the fingerprint %s, the token names %s", e.got, e.want)
-}
-
 // TLSConfig returns the configuration for the first connection to the control plane at rawURL, when
 // there is no identity yet.
 func (t Trust) TLSConfig(rawURL string) (*tls.Config, error) {
@@ -40,42 +33,7 @@ func (t Trust) TLSConfig(rawURL string) (*tls.Config, error) {
 	if t.Fingerprint == "" {
 		return cfg, nil
 	}
-	// The roots are unknown until the server has shown its chain, so that
-	// crypto/tls cannot verify it: verifyPinned does, completely.
-	cfg.InsecureSkipVerify = true
-	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
-		return t.verifyPinned(u.Hostname(), cs.PeerCertificates)
-	}
-	return cfg, nil
-}
-
-// verifyPinned verifies the chain as crypto/tls would, with the CA that has the fingerprint as the
-// only root. That may be a former one, to which the current CA's chain leads back.
-func (t Trust) verifyPinned(host string, chain []*x509.Certificate) error {
-	if len(chain) == 0 {
-		return errors.New("the server presented no certificate")
-	}
-	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
-	found := false
-	for _, c := range chain[1:] {
-		if c.IsCA && Fingerprint(c) == t.Fingerprint {
-			roots.AddCert(trustanchor.Of(c))
-			found = true
-		} else {
-			intermediates.AddCert(c)
-		}
-	}
-	if !found {
-		return &fingerprintError{want: t.Fingerprint, got: Fingerprint(chain[len(chain)-1])}
-	}
-	opts := x509.VerifyOptions{DNSName: host, Roots: roots, Intermediates: intermediates}
-	if t.Now != nil {
-		opts.CurrentTime = t.Now()
-	}
-	if _, err := chain[0].Verify(opts); err != nil {
-		return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
-	}
-	return nil
+	return trustanchor.Pinned(u.Hostname(), t.Fingerprint, t.Now), nil
 }
 
 // ParseURL parses the control plane's URL; its error explains what is wrong.

@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/exchange"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/receiver"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
@@ -59,6 +60,7 @@ type api struct {
 	operators   http.Handler // what operators call
 	console     http.Handler // pages for operators
 	receivers   *receiver.Receivers
+	exchange    *exchange.Exchange
 }
 
 // newAPI returns what serves calls. The tunnel, the readiness and what
@@ -96,6 +98,7 @@ func (a *api) handler(sockets *server.Websockets) http.Handler {
 	mux.Handle("GET "+announceserver.OpenAPIPath, logged(announceserver.OpenAPIHandler(a.cfg.Version)))
 	mux.Handle(operatorapi.Prefix, logged(a.operators))
 	mux.Handle("POST "+login.Path, logged(a.authn.NamingIssuer(login.Handler(a.authn.Renew))))
+	mux.Handle("POST "+login.ExchangePath, logged(a.authn.NamingIssuer(login.ExchangeHandler(a.exchange.Serve))))
 	mux.Handle("GET "+server.WebsocketPath, problem.WithRequestID(a.serveTunnel(sockets)))
 	mux.Handle("GET /healthz", logged(http.HandlerFunc(serveHealth)))
 	mux.Handle("GET /readyz", logged(a.ready))

@@ -87,7 +87,7 @@ func (l *auditLog) commands() (done []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range l.records {
-		done = append(done, r.Command+" "+string(r.Outcome)+" "+r.Runner+" "+r.Operator)
+		done = append(done, r.Command+" "+string(r.Outcome)+" "+r.Runner+" "+r.Actor)
 	}
 	return done
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
@@ -60,6 +61,7 @@ type ControlPlane struct {
 	public      *public      // nil if there is no gateway
 	upkeep      *castore.Upkeep
 	operators   *operatorapi.Server
+	issuers     *openid.Issuers
 	local       localAPI
 	console     *console.Console
 

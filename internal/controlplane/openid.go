@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/exchange"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
@@ -28,9 +29,17 @@ func (c *ControlPlane) openIDSignIn(home *url.URL) web.Elsewhere {
 	if !c.cfg.OpenID.Given() {
 		return nil
 	}
-	provider := openid.New(c.cfg.OpenID, home.String()+web.ReturnPath, c.cfg.Now)
+	provider := openid.New(c.cfg.OpenID, home.String()+web.ReturnPath, c.issuers)
 	c.authn.OpenID = c.cfg.OpenID.Digest()
 	return openIDSignIn{provider, c.cfg.OpenID.Issuer, home, c.operators, c.authn}
+}
+
+// openExchange has the API exchange ID tokens for certificates of Runners.
+func (c *ControlPlane) openExchange() {
+	c.api.exchange = &exchange.Exchange{Config: exchange.Config{
+		Store: c.store, CA: c.ca, Issuers: c.issuers, Record: c.operators.RecordExchange, TrustDomain: c.cfg.TrustDomain, AgentsDomain: c.cfg.AgentsDomain,
+		Edge: func() string { return store.SplitEdges(c.peers.Edge(c.cfg.AdvertiseEdge))[0] }, Log: c.cfg.Log, Now: c.cfg.Now,
+	}}
 }
 
 // Home implements web.Elsewhere.

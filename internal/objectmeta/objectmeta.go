@@ -23,7 +23,7 @@ const (
 // Annotations of what the agent writes.
 const (
 	ChangedBy   = "pipeops.io/changed-by"   // Runner that changed the object last
-	Operator    = "pipeops.io/operator"     // operator of the control plane who acted as that Runner
+	Actor       = "pipeops.io/actor"        // who acted as that Runner
 	RequestID   = "pipeops.io/request-id"   // Request-Id of that change
 	Applied     = "pipeops.io/applied"      // digest of what the agent applied
 	Run         = "pipeops.io/run"          // on a Job: identifies its run among those of the same App

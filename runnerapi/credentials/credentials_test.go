@@ -108,14 +108,14 @@ func TestParseGitURL_ErrorHasNoResult(t *testing.T) {
 	assert.Empty(t, cert.Certificate)
 }
 
-// The certificate names the operator who acts as its Runner. A malformed name is not a name.
-func TestOperatorExtension(t *testing.T) {
+// The certificate names who acts as its Runner. A malformed name is not a name.
+func TestActorExtension(t *testing.T) {
 	named := func(extensions ...pkix.Extension) string {
-		return credentials.OperatorOf(&x509.Certificate{Extensions: extensions})
+		return credentials.ActorOf(&x509.Certificate{Extensions: extensions})
 	}
 	assert.Empty(t, named())
-	for _, name := range []string{"alice", "openid/zoë@example.com"} {
-		extension, err := credentials.OperatorExtension(name)
+	for _, name := range []string{"alice", "oidc/zoë@example.com"} {
+		extension, err := credentials.ActorExtension(name)
 		require.NoError(t, err)
 		assert.False(t, extension.Critical, "an agent that does not know it accepts the certificate")
 		assert.Equal(t, name, named(extension))
@@ -126,8 +126,8 @@ func TestOperatorExtension(t *testing.T) {
 			assert.Empty(t, named(pkix.Extension{Id: extension.Id, Value: value}), what)
 		}
 	}
-	for _, name := range []string{"", strings.Repeat("x", 257)} {
-		_, err := credentials.OperatorExtension(name)
+	for _, name := range []string{"", strings.Repeat("x", credentials.MaxActor+1)} {
+		_, err := credentials.ActorExtension(name)
 		require.Error(t, err)
 	}
 }

@@ -7,4 +7,6 @@
 // keeps its key and names. Each answer to a Runner names the CA that issues certificates now
 // (HeaderIssuer); a Runner whose certificate another CA issued renews it at once. Login writes the
 // new certificate to the file of credentials if possible.
+//
+// A Runner that is bound to ID tokens has no credentials: Exchange gets them for a token of the job.
 package login

@@ -5,9 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -15,8 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/decode"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -38,6 +34,11 @@ const (
 // Config configures a Login. Credentials are required.
 type Config struct {
 	Credentials credentials.Credentials
+	// Token returns an ID token for Audience, which is the control plane's URL if it is empty. A
+	// certificate that was issued for an ID token is replaced by another such one, for the same key.
+	// Nil for none.
+	Token    Token
+	Audience string
 	// Save keeps changed credentials; nil keeps them in memory only.
 	Save func(credentials.Credentials) error
 	// Note hears of what did not work. The old certificate is used on, and the next
@@ -53,6 +54,8 @@ type Login struct {
 	note      func(error)
 	now       func() time.Time
 	roots     *x509.CertPool
+	token     Token
+	audience  string
 	transport atomic.Pointer[http.Transport]
 
 	changing    sync.Mutex   // one change at a time
@@ -91,7 +94,7 @@ func New(c Config) (*Login, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Login{save: c.Save, note: c.Note, now: c.Now, roots: roots}
+	l := &Login{save: c.Save, note: c.Note, now: c.Now, roots: roots, token: c.Token, audience: c.Audience}
 	if l.note == nil {
 		l.note = func(error) {}
 	}
@@ -224,38 +227,16 @@ func issuerOf(cert *tls.Certificate) string {
 	return hex.EncodeToString(cert.Leaf.AuthorityKeyId)
 }
 
-func (l *Login) ask(ctx context.Context) (Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	var answer Answer
-	url := strings.TrimSuffix(l.Credentials().ControlPlane, "/") + Path
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
-	if err != nil {
+// ask requests another certificate: for an ID token, if the one that there is was issued for one.
+func (l *Login) ask(ctx context.Context) (answer Answer, err error) {
+	now := l.Credentials()
+	if l.token == nil || credentials.ActorOf(l.certificate.Load().Leaf) == "" {
+		err = post(ctx, l.transport.Load(), strings.TrimSuffix(now.ControlPlane, "/")+Path, nil, &answer)
 		return answer, err
 	}
-	resp, err := l.transport.Load().RoundTrip(req) // not the client, which would follow its redirects
-	if err != nil {
-		return answer, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return answer, problem.Read(resp)
-	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	if err != nil {
-		return answer, err
-	}
-	return parse(body)
-}
-
-func parse(body []byte) (answer Answer, err error) {
-	if len(body) > maxAnswer {
-		return answer, errors.New("the control plane's answer is too large")
-	}
-	if err := decode.LimitsFor(maxAnswer).JSON(body, &answer); err != nil {
-		return answer, fmt.Errorf("the control plane's answer is not the JSON expected: %w", err)
-	}
-	return answer, nil
+	again := Exchange{ControlPlane: now.ControlPlane, Runner: now.Runner, Audience: l.audience, Token: l.token}
+	exchanged, err := exchange(ctx, l.transport.Load(), &again, l.certificate.Load().PrivateKey)
+	return exchanged.Answer, err
 }
 
 // take uses a certificate from now on. What cannot be kept is used all the same.

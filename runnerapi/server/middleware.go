@@ -25,7 +25,7 @@ func (s *server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller := runnerapi.Caller{RequestID: problem.RequestID(r.Context())}
 		if name, err := credentials.CallerFromTLS(r.TLS, s.trustDomain); err == nil {
-			caller.Runner, caller.Operator = name, printable.Clip(credentials.OperatorOf(r.TLS.VerifiedChains[0][0]))
+			caller.Runner, caller.Actor = name, credentials.ActorOf(r.TLS.VerifiedChains[0][0])
 		}
 		next.ServeHTTP(w, r.WithContext(request.WithCaller(r.Context(), caller)))
 	})

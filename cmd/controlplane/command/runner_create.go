@@ -24,6 +24,7 @@ type runnerCreate struct {
 	ttl   time.Duration
 	force bool
 	runnerGrant
+	binding
 }
 
 // runnerGrant are the flags of what a Runner is granted.
@@ -58,8 +59,11 @@ cluster's policy: keep it like a password.
 
 The certificate is valid for 24 hours. pipeops-runner and the Go client renew it by themselves, with
 their calls to the control plane, until the Runner is revoked. They can do so until 7 days after the
-certificate's end. For a Runner that runs less often, or cannot write its file, set --ttl 1y,
-which is a year.
+certificate's end. For a Runner that runs less often, set a longer --ttl.
+
+A CI job needs no file. With --oidc-issuer, its Runner has no credentials: pipeops-runner exchanges
+the job's ID token for a certificate of 15 minutes. The token must have each --claim, exactly. The
+command prints the variables that the job needs.
 
 --agents takes a Kubernetes label selector. The certificate carries the selector, and each agent
 compares it with its own labels. RabbitMQ separates announcements only between Runners with
@@ -69,14 +73,19 @@ accounts of their own: see --broker-url-file.`,
 
   pipeops-controlplane runner create shops -o shops.json --agents 'env=prod,region in (eu,us)'
 
-  # A job that runs once a month:
-  pipeops-controlplane runner create reports -o reports.json --ttl 1y
+  # The jobs of one repository at GitHub, for its environment prod:
+  pipeops-controlplane runner create ci --agents env=prod --oidc-issuer https://token.actions.githubusercontent.com \
+    --claim repository=shop/web --claim environment=prod
 
   # From a container without a file system to keep the file in:
   (umask 077; kubectl exec pipeops-controlplane-0 -- /pipeops-controlplane runner create builder -o - >builder.json)`,
 		Args: cli.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if c.file == "" {
+			if c.given() {
+				if err := c.alone(cmd); err != nil {
+					return cli.Usage(err)
+				}
+			} else if c.file == "" {
 				return cli.Usage(fmt.Errorf("-o is missing: the file to write, for example -o %s.json", args[0]))
 			}
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error { return c.run(ctx, admin, args[0]) })
@@ -86,12 +95,16 @@ accounts of their own: see --broker-url-file.`,
 	f.StringVarP(&c.file, "output", "o", "", "file to write, or - for standard output")
 	cli.DurationVar(f, &c.ttl, "ttl", administration.DefaultRunnerTTL, "lifetime of each certificate, which the Runner renews by itself")
 	f.BoolVar(&c.force, "force", false, "replace the file, and the credentials of an existing Runner")
-	c.add(f)
+	c.runnerGrant.add(f)
+	c.binding.add(f)
 	_ = cmd.MarkFlagFilename("output", "json")
 	return cmd
 }
 
 func (c *runnerCreate) run(ctx context.Context, admin operatorapi.Target, name string) error {
+	if c.given() {
+		return c.bind(ctx, admin, name)
+	}
 	if err := fileIsFree(c.file, c.force); err != nil {
 		return err
 	}
@@ -99,12 +112,13 @@ func (c *runnerCreate) run(ctx context.Context, admin operatorapi.Target, name s
 	if err != nil {
 		return err
 	}
-	credentials, err := operatorapi.CreateRunner.Do(ctx, admin, operatorapi.CreateRunnerInput{Body: operatorapi.CreateRunnerBody{
+	made, err := operatorapi.CreateRunner.Do(ctx, admin, operatorapi.CreateRunnerInput{Body: operatorapi.CreateRunnerBody{
 		Name: name, TTL: operatorapi.Duration(c.ttl), Agents: grant.String(), BrokerURL: brokerURL, Replace: c.force,
 	}})
 	if err != nil {
 		return err
 	}
+	credentials := made.Credentials
 	where, err := c.deliver(credentials, c.file)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -32,18 +33,16 @@ func newRunnerGrant(a *app) *cobra.Command {
 Runner gets new credentials. The --ttl of runner create stays the same.
 
 The old credentials are refused from now on, and their open connections are closed within
-seconds. Be ready to give the new file to the Runner.`,
+seconds. Be ready to give the new file to the Runner. A Runner that is bound to ID tokens has none:
+leave out -o.`,
 		Example: `  pipeops-controlplane runner grant shops --agents 'env=prod' -o shops.json --force
 
   # All agents:
   pipeops-controlplane runner grant shops --agents '' -o shops.json --force`,
 		Args: cli.ExactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case !cmd.Flags().Changed("agents"):
+			if !cmd.Flags().Changed("agents") {
 				return cli.Usage(errors.New("--agents is missing: a selector of labels such as env=prod, or '' for all agents"))
-			case c.file == "":
-				return cli.Usage(fmt.Errorf("-o is missing: the file to write the new credentials to, for example -o %s.json", args[0]))
 			}
 			var from *string
 			if cmd.Flags().Changed(ifAgents) {
@@ -61,25 +60,41 @@ seconds. Be ready to give the new file to the Runner.`,
 	return cmd
 }
 
-func (c *runnerRegrant) run(ctx context.Context, admin operatorapi.Target, name string, from *string) error {
-	if err := fileIsFree(c.file, c.force); err != nil {
+// needsFile refuses a command without -o, unless the Runner has no credentials.
+func (c *runnerRegrant) needsFile(ctx context.Context, admin operatorapi.Target, name string) error {
+	if c.file != "" {
+		return fileIsFree(c.file, c.force)
+	}
+	all, err := operatorapi.ListRunners.Do(ctx, admin, struct{}{})
+	if err != nil || slices.ContainsFunc(all.Items, func(r operatorapi.Runner) bool { return r.Name == name && r.OpenID != nil }) {
 		return err
 	}
+	return cli.Usage(fmt.Errorf("-o is missing: the file to write the new credentials to, for example -o %s.json", name))
+}
+
+func (c *runnerRegrant) run(ctx context.Context, admin operatorapi.Target, name string, from *string) error {
 	grant, brokerURL, err := c.parse()
 	if err != nil {
 		return err
 	}
-	credentials, err := operatorapi.GrantRunner.Do(ctx, admin, operatorapi.GrantRunnerInput{
+	if err := c.needsFile(ctx, admin, name); err != nil {
+		return err
+	}
+	made, err := operatorapi.GrantRunner.Do(ctx, admin, operatorapi.GrantRunnerInput{
 		Runner: name, Body: operatorapi.GrantRunnerBody{Agents: grant.String(), BrokerURL: brokerURL, From: from},
 	})
 	if err != nil {
 		return err
 	}
-	where, err := c.deliver(credentials, c.file)
+	if made.OpenID != nil {
+		c.say("Runner %s is granted %s now; its certificates until now are refused", name, grantWords(grant))
+		return nil
+	}
+	where, err := c.deliver(made.Credentials, c.file)
 	if err != nil {
 		return err
 	}
 	c.say("new credentials of Runner %s, for %s, are in %s; the old ones are refused from now on", name, grantWords(grant), where)
-	c.warnOfSharedAccount(credentials, grant, c.brokerURLFile)
+	c.warnOfSharedAccount(made.Credentials, grant, c.brokerURLFile)
 	return nil
 }

@@ -51,9 +51,12 @@ func newRunnerList(a *app) *cobra.Command {
 func revoked(r operatorapi.Runner) bool { return !r.RevokedAt.IsZero() }
 
 func runnerTable(w io.Writer, runners []operatorapi.Runner) {
-	cli.Row(w, "NAME", "STATE", "AGENTS", "CREATED", "EXPIRES", "TTL")
+	cli.Row(w, "NAME", "STATE", "AGENTS", "CREATED", "EXPIRES", "TTL", "ID TOKENS")
 	for _, r := range runners {
-		agents := cmp.Or(r.Agents, "all")
-		cli.Row(w, r.Name, r.State(time.Now()), agents, cli.Ago(r.CreatedAt), cli.Until(r.ExpiresAt), cli.Short(time.Duration(r.TTL)))
+		expires := ""
+		if !r.ExpiresAt.IsZero() {
+			expires = cli.Until(r.ExpiresAt)
+		}
+		cli.Row(w, r.Name, r.State(time.Now()), cmp.Or(r.Agents, "all"), cli.Ago(r.CreatedAt), expires, cli.Short(time.Duration(r.TTL)), r.OpenID.String())
 	}
 }

@@ -14,7 +14,7 @@ import (
 type Note struct {
 	Generation int64             `json:"generation"`
 	Runner     string            `json:"runner,omitempty"`
-	Operator   string            `json:"operator,omitempty"`
+	Actor      string            `json:"actor,omitempty"`
 	RequestID  string            `json:"requestId,omitempty"`
 	Commit     string            `json:"commit,omitempty"`
 	Restores   int64             `json:"restores,omitempty"`
@@ -23,7 +23,7 @@ type Note struct {
 
 // NoteBy returns the note of a command.
 func NoteBy(opts runnerapi.WriteOptions) Note {
-	return Note{Runner: opts.Caller.Runner, Operator: opts.Caller.Operator, RequestID: opts.Caller.RequestID, Commit: opts.Commit}
+	return Note{Runner: opts.Caller.Runner, Actor: opts.Caller.Actor, RequestID: opts.Caller.RequestID, Commit: opts.Commit}
 }
 
 // maxNotes bounds what is read of an annotation that any client may have written.

@@ -164,7 +164,7 @@ func newRevision(a *v1alpha1.App, before, now map[string]any) (*appsv1.Controlle
 	meta.Name = a.Name + ".r" + strconv.FormatInt(a.Generation, 10)
 	n := NoteOf(a, a.Generation)
 	meta.Annotations = map[string]string{objectmeta.Changes: string(changed)}
-	for key, value := range map[string]string{objectmeta.ChangedBy: n.Runner, objectmeta.Operator: n.Operator, objectmeta.RequestID: n.RequestID, objectmeta.Commit: n.Commit} {
+	for key, value := range map[string]string{objectmeta.ChangedBy: n.Runner, objectmeta.Actor: n.Actor, objectmeta.RequestID: n.RequestID, objectmeta.Commit: n.Commit} {
 		if value != "" {
 			meta.Annotations[key] = value
 		}
@@ -234,7 +234,7 @@ func Described(a *v1alpha1.App, all []appsv1.ControllerRevision, current int64) 
 func describe(r *appsv1.ControllerRevision) runnerapi.Revision {
 	out := runnerapi.Revision{
 		Revision: r.Revision, CreatedAt: r.CreationTimestamp.Time, Runner: r.Annotations[objectmeta.ChangedBy],
-		Operator:  r.Annotations[objectmeta.Operator],
+		Actor:     r.Annotations[objectmeta.Actor],
 		RequestID: r.Annotations[objectmeta.RequestID], Commit: r.Annotations[objectmeta.Commit], Changes: []runnerapi.Change{},
 	}
 	if tree, err := decodeContent(r.Data.Raw); err == nil {

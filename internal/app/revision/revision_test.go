@@ -109,7 +109,7 @@ func TestDescribed_Cautions(t *testing.T) {
 	a := &v1alpha1.App{}
 	a.Status.Healthy = []int64{1, 2, 4}
 	all := []appsv1.ControllerRevision{revisionOf(1, "a:1"), revisionOf(2, "a:2"), revisionOf(3, "a:3"), revisionOf(4, "a:1")}
-	all[1].Annotations = map[string]string{objectmeta.ChangedBy: "ci", objectmeta.Operator: "anna"}
+	all[1].Annotations = map[string]string{objectmeta.ChangedBy: "ci", objectmeta.Actor: "anna"}
 	list := Described(a, all, 4)
 	require.Len(t, list, 4)
 	cautions := map[int64]string{}

@@ -146,6 +146,6 @@ func (a *Actors) extensions(operator string, runner store.Runner) ([]pkix.Extens
 	if err != nil {
 		return nil, err
 	}
-	who, err := credentials.OperatorExtension(operator)
+	who, err := credentials.ActorExtension(operator)
 	return append(extensions, who), err
 }

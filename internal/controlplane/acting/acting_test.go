@@ -40,7 +40,7 @@ func TestActing_Certificate(t *testing.T) {
 	carried, err := credentials.GrantOf(leaf)
 	require.NoError(t, err)
 	assert.Equal(t, "env=prod", carried.String())
-	assert.Equal(t, "ada", credentials.OperatorOf(leaf))
+	assert.Equal(t, "ada", credentials.ActorOf(leaf))
 	assert.Equal(t, p.Clock().Add(10*time.Minute), leaf.NotAfter)
 	assert.Equal(t, first, serial(), "it is kept")
 	p.Advance(6 * time.Minute)

@@ -229,7 +229,8 @@ func (a *Authority) runnersWaiting(ctx context.Context, step ca.Step) ([]Dependa
 	var waiting []Dependant
 	for _, r := range runners {
 		issuer, known := issuers[r.Name+" "+r.Serial]
-		if !r.RevokedAt.IsZero() || !a.now().Before(r.ExpiresAt) || known && issuer != ca.KeyID(dropped) || !known && step == ca.Abort {
+		if r.OpenID != nil || // its certificates end soon, and it gets others
+			!r.RevokedAt.IsZero() || !a.now().Before(r.ExpiresAt) || known && issuer != ca.KeyID(dropped) || !known && step == ca.Abort {
 			continue
 		}
 		waiting = append(waiting, Dependant{Kind: ca.RoleRunner, Name: r.Name, Reason: "has its certificate from the CA that is to be dropped"})

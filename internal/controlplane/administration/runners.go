@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/exchange"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -51,6 +52,11 @@ func (o *RunnerOptions) unchanged(old store.Runner) error {
 // List returns the Runners.
 func (a *Runners) List(ctx context.Context) ([]store.Runner, error) { return a.store.Runners(ctx) }
 
+// Find returns the Runner of a name.
+func (a *Runners) Find(ctx context.Context, name string) (store.Runner, error) {
+	return findRunner(ctx, a.store, name)
+}
+
 // Revoke revokes a Runner's certificate: at once at the control plane, and at each agent from
 // its next heartbeat.
 func (a *Runners) Revoke(ctx context.Context, name string) error {
@@ -65,6 +71,9 @@ func (a *Runners) Revoke(ctx context.Context, name string) error {
 
 // revoke revokes a Runner's certificate and makes the change known to the agents.
 func (a *Runners) revoke(ctx context.Context, tx *store.Tx, r store.Runner) error {
+	if r.OpenID != nil { // one may be issued at this moment
+		r.ExpiresAt = a.now().Add(2 * exchange.TTL)
+	}
 	if err := tx.RevokeCertificate(ctx, r, a.now()); err != nil {
 		return err
 	}
@@ -92,6 +101,9 @@ type RunnerOptions struct {
 	BrokerURL string
 	// Replace gives a Runner that has credentials new ones, and ends the old.
 	Replace bool
+	// OpenID is whose ID tokens the Runner gets its certificates for, in place of credentials; nil for
+	// none. Without an audience, that is the URL of the control plane.
+	OpenID *store.Binding
 	// From is the grant, as lists show it, from which this one was made; nil for any.
 	From *string
 
@@ -101,6 +113,9 @@ type RunnerOptions struct {
 func (o *RunnerOptions) validate() error {
 	if !runnerName.MatchString(o.Name) {
 		return invalid("use a-z, 0-9 and '-', at most 63 characters", "%q is not a valid Runner name", o.Name)
+	}
+	if o.OpenID != nil {
+		return o.validateBinding()
 	}
 	if o.TTL < time.Minute {
 		return invalid("", "--ttl: must be a minute or more")
@@ -120,7 +135,8 @@ func (a *Runners) Create(ctx context.Context, name string, ttl time.Duration, re
 	return a.Issue(ctx, RunnerOptions{Name: name, TTL: ttl, Replace: replace})
 }
 
-// Issue issues a Runner's credentials.
+// Issue issues a Runner's credentials. Those of a Runner with a binding have no certificate and no
+// key.
 func (a *Runners) Issue(ctx context.Context, opts RunnerOptions) (credentials.Credentials, error) {
 	if err := opts.validate(); err != nil {
 		return credentials.Credentials{}, err
@@ -129,6 +145,9 @@ func (a *Runners) Issue(ctx context.Context, opts RunnerOptions) (credentials.Cr
 	at, err := a.Advertised(ctx)
 	if err != nil {
 		return credentials.Credentials{}, err
+	}
+	if opts.OpenID != nil {
+		return a.bind(ctx, &opts, at)
 	}
 	if opts.BrokerURL != "" {
 		at.RunnerBroker.URLFile = ""
@@ -184,18 +203,18 @@ func (a *Runners) newRunner(ctx context.Context, tx *store.Tx, r store.Runner) e
 	return tx.PutRunner(ctx, r)
 }
 
-// Grant changes a Runner's grant. It issues new credentials, because the certificate carries
+// Grant changes a Runner's grant, and keeps its binding. It issues new credentials, because the certificate carries
 // the grant, and revokes the old certificate. The new one lasts as long as the old one was made
 // for. from is as in RunnerOptions.
 func (a *Runners) Grant(ctx context.Context, name string, agents credentials.Grant, brokerURL string, from *string) (credentials.Credentials, error) {
-	old, err := findRunner(ctx, a.store, name)
+	old, err := a.Find(ctx, name)
 	if err != nil {
 		return credentials.Credentials{}, err
 	}
 	if !old.RevokedAt.IsZero() {
 		return credentials.Credentials{}, conflict("create it again with `pipeops-controlplane runner create "+name+" --force`", "Runner %s was revoked", name)
 	}
-	return a.Issue(ctx, RunnerOptions{Name: name, TTL: old.TTL, Agents: agents, BrokerURL: brokerURL, Replace: true, From: from, reason: "runner grant"})
+	return a.Issue(ctx, RunnerOptions{Name: name, TTL: old.TTL, Agents: agents, BrokerURL: brokerURL, OpenID: old.OpenID, Replace: true, From: from, reason: "runner grant"})
 }
 
 // runnerFinder is the store, or a transaction in it.

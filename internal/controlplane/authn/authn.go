@@ -254,7 +254,12 @@ func (p *Authenticator) knownRunner(ctx context.Context, name string, cert *x509
 			"these credentials are over, new ones are needed: the operator of the control plane makes them with "+again,
 			"Runner %s was revoked at %s", name, known.RevokedAt.UTC().Format(time.RFC3339))
 	}
-	if err := p.noteRunner(ctx, name, cert); err != nil {
+	if known.OpenID != nil {
+		err = p.exchanged(ctx, name, cert)
+	} else {
+		err = p.noteRunner(ctx, name, cert)
+	}
+	if err != nil {
 		return none, p.undecided(err)
 	}
 	return known, nil

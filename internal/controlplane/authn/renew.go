@@ -21,6 +21,9 @@ const (
 	graceLives      = 7
 )
 
+// fixExchange is for a Runner that gets its certificates for ID tokens.
+const fixExchange = "exchange an ID token with POST " + login.ExchangePath + ", as pipeops-runner does where it finds one"
+
 // RenewableUntil returns when a Runner's certificate cannot be renewed any more. No agent accepts
 // the certificate after its end; the control plane still knows whether it was revoked.
 func RenewableUntil(end time.Time, ttl time.Duration) time.Time {
@@ -66,6 +69,9 @@ func (p *Authenticator) renewing(ctx context.Context, cert *x509.Certificate) (s
 	known, err := p.knownRunner(ctx, name, cert)
 	if err != nil {
 		return store.Runner{}, err
+	}
+	if known.OpenID != nil {
+		return store.Runner{}, controlapi.Errorf(controlapi.CodeCertificateUnknown, fixExchange, "Runner %s gets its certificates for ID tokens, and none is renewed", name)
 	}
 	if now := p.Now(); ended != nil && (now.Before(cert.NotBefore) || now.After(RenewableUntil(cert.NotAfter, known.TTL))) {
 		ended.Fix = "its time to be renewed is over: the operator of the control plane makes new credentials with " + runnerAgain(name) +

@@ -2,7 +2,9 @@ package authn
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"net/http"
 
@@ -42,6 +44,20 @@ func (p *Authenticator) noteRunner(ctx context.Context, runner string, cert *x50
 			"the certificate of Runner %s is not over the key on record", runner)
 	}
 	return p.Store.PutRunnerTrust(ctx, now)
+}
+
+// exchanged refuses a certificate of a former CA, whose key may have leaked, unless it was issued to
+// a Runner for an ID token. Such certificates have many keys.
+func (p *Authenticator) exchanged(ctx context.Context, runner string, cert *x509.Certificate) error {
+	if p.CA.Current(cert) {
+		return nil
+	}
+	sum := sha256.Sum256(cert.Raw)
+	found, err := p.Store.Certificates(ctx, store.CertificatesWanted{Roles: []string{ca.RoleRunner}, Names: []string{runner}, SHA256: hex.EncodeToString(sum[:]), Limit: 1})
+	if err == nil && len(found) == 0 {
+		err = controlapi.Errorf(controlapi.CodeCertificateUnknown, fixExchange, "the certificate of Runner %s was not issued for an ID token", runner)
+	}
+	return err
 }
 
 // NamingIssuer names the CA that signs for Runners now in each answer to one.

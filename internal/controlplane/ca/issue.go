@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"net"
 	"net/url"
 	"slices"
@@ -86,6 +87,34 @@ func (c Issuer) Client(name string, id *url.URL, ttl time.Duration, reason strin
 		return Issued{}, nil, err
 	}
 	return issued, keyPEM, nil
+}
+
+// Runner issues a Runner's certificate for the key of a request, with further extensions. The serial
+// number is that of all its certificates, so that one revocation ends them all.
+func (c Issuer) Runner(req *x509.CertificateRequest, serial, name string, id *url.URL, ttl time.Duration, reason string, more ...pkix.Extension) (Issued, error) {
+	number, ok := new(big.Int).SetString(serial, 16)
+	if !ok {
+		return Issued{}, fmt.Errorf("serial number %.40q of Runner %s is not hexadecimal", serial, name)
+	}
+	s := c.state.Load()
+	leaf, signer, err := c.signRecorded(s, req.PublicKey, &x509.Certificate{
+		SerialNumber: number, Subject: pkix.Name{CommonName: name}, URIs: []*url.URL{id}, ExtraExtensions: more,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		NotBefore:   c.now().Add(-slack(ttl)), NotAfter: c.now().Add(ttl),
+	}, reason)
+	if err != nil {
+		return Issued{}, err
+	}
+	return s.issued(leaf, signer), nil
+}
+
+// NewSerial returns the serial number of a Runner that gets its certificates from Runner.
+func NewSerial() (string, error) {
+	number, err := newSerial()
+	if err != nil {
+		return "", err
+	}
+	return number.Text(16), nil
 }
 
 // Server issues a certificate for the control plane's own listeners. The names may be DNS names or

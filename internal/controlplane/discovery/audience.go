@@ -33,7 +33,8 @@ func newAudience(ctx context.Context, s *store.Store, now time.Time) (*audience,
 	}
 	a := &audience{grants: map[string]credentials.Grant{}, labels: map[string]agentLabels{}, store: s}
 	for _, r := range runners {
-		if !r.RevokedAt.IsZero() || now.After(authn.RenewableUntil(r.ExpiresAt, r.TTL)) {
+		if r.OpenID != nil || // it gets no announcements
+			!r.RevokedAt.IsZero() || now.After(authn.RenewableUntil(r.ExpiresAt, r.TTL)) {
 			continue
 		}
 		if a.grants[r.Name], err = credentials.ParseGrant(r.Agents); err != nil {

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -28,7 +27,7 @@ type Config struct {
 	ClientID, ClientSecret string
 	// Reread returns the client's secret as it is now; nil if it does not change.
 	Reread func() (string, error)
-	// TLS has the CAs of the issuer; nil means the machine's.
+	// TLS has the CAs of all issuers of ID tokens; nil means the machine's.
 	TLS tlsfiles.Source
 	// NameClaim is the claim of the ID token that becomes the operator's name, and GroupsClaim the
 	// one with the groups.
@@ -58,7 +57,7 @@ func (c *Config) Validate(bad func(format string, args ...any)) {
 		}
 		return
 	}
-	if u, err := url.Parse(c.Issuer); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if !ValidIssuer(c.Issuer) {
 		bad("--openid-issuer: %q is not https://HOST[:PORT][/PATH], as the identity provider's ID tokens have it in iss", c.Issuer)
 	}
 	if c.ClientID == "" {

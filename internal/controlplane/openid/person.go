@@ -45,11 +45,7 @@ func (p *Provider) Finish(ctx context.Context, secret string, query url.Values) 
 	if code := query.Get("error"); code != "" {
 		return Person{}, problem.Errorf(problem.Unauthorized, fixAgain, "the identity provider refused: %s", shown(strings.TrimSpace(code+" "+query.Get("error_description"))))
 	}
-	found, err := p.discover(ctx)
-	if err != nil {
-		return Person{}, err
-	}
-	token, err := p.redeem(ctx, found, l, query.Get("code"))
+	token, err := p.redeem(ctx, l, query.Get("code"))
 	if err != nil {
 		return Person{}, err
 	}
@@ -57,14 +53,18 @@ func (p *Provider) Finish(ctx context.Context, secret string, query url.Values) 
 }
 
 // redeem exchanges a code for a verified ID token.
-func (p *Provider) redeem(ctx context.Context, found *discovered, l login, code string) (*oidc.IDToken, error) {
-	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.client), callTimeout)
-	defer cancel()
+func (p *Provider) redeem(ctx context.Context, l login, code string) (*oidc.IDToken, error) {
 	secret, err := p.cfg.secret()
 	if err != nil {
 		return nil, p.away(errors.New("this control plane cannot read the client's secret (--openid-client-secret-file)"))
 	}
-	answer, err := found.client(secret).Exchange(ctx, code, oauth2.VerifierOption(l.verifier))
+	oauth, err := p.client(ctx, secret)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.issuers.client), callTimeout)
+	defer cancel()
+	answer, err := oauth.Exchange(ctx, code, oauth2.VerifierOption(l.verifier))
 	var refused *oauth2.RetrieveError
 	switch {
 	case errors.As(err, &refused) && refused.ErrorCode != "":
@@ -76,7 +76,10 @@ func (p *Provider) redeem(ctx context.Context, found *discovered, l login, code 
 		return nil, p.away(err)
 	}
 	raw, _ := answer.Extra("id_token").(string)
-	token, err := found.verifier.Verify(ctx, raw)
+	token, err := p.issuers.Verify(ctx, p.cfg.Issuer, p.cfg.ClientID, raw)
+	if _, away := errors.AsType[*AwayError](err); away {
+		return nil, p.away(err)
+	}
 	if err != nil {
 		return nil, invalid(err.Error())
 	}

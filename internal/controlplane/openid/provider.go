@@ -1,5 +1,5 @@
-// Package openid signs operators in by OpenID Connect: the authorization code flow with PKCE, state
-// and nonce.
+// Package openid verifies ID tokens of OpenID Connect, and signs operators in by them: the
+// authorization code flow with PKCE, state and nonce.
 package openid
 
 import (
@@ -7,83 +7,29 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net/http"
 	"net/url"
 	"sync"
-	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
-	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 )
 
-const (
-	// callTimeout bounds a call of the identity provider.
-	callTimeout = 10 * time.Second
-	// discoveryPause is the least time between two attempts to reach an identity provider that is
-	// away.
-	discoveryPause = 2 * time.Second
-	// maxAnswer bounds an answer of the identity provider, in bytes.
-	maxAnswer = 1 << 20
-)
-
-// Provider is the identity provider. It is asked about itself when it is first needed, since it may
-// be away when the control plane starts.
+// Provider is the identity provider of operators.
 type Provider struct {
-	cfg    Config
-	now    func() time.Time
-	back   string
-	client *http.Client
+	cfg     Config
+	back    string
+	issuers *Issuers
 
-	turn   chan struct{} // guards what follows
-	found  *discovered
-	failed error
-	again  time.Time // no attempt before
+	mu    sync.Mutex
+	oauth *oauth2.Config // with the secret of the last sign-in; it knows how the provider takes it
 }
 
-// discovered is what the provider says about itself.
-type discovered struct {
-	oauth    oauth2.Config // without the client's secret
-	verifier *oidc.IDTokenVerifier
-
-	mu     sync.Mutex
-	secret *oauth2.Config // with the secret of the last sign-in; it knows how the provider takes it
-}
-
-// client returns the configuration with a secret.
-func (d *discovered) client(secret string) *oauth2.Config {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.secret == nil || d.secret.ClientSecret != secret {
-		next := d.oauth
-		next.ClientSecret = secret
-		d.secret = &next
-	}
-	return d.secret
-}
-
-// New returns the provider. The address is that to which it sends browsers back.
-func New(cfg Config, back string, now func() time.Time) *Provider {
-	transport := proxy.FromEnvironment().Use(http.DefaultTransport.(*http.Transport).Clone())
-	return &Provider{
-		cfg: cfg, now: now, back: back, turn: make(chan struct{}, 1),
-		client: &http.Client{Timeout: callTimeout, Transport: bounded{tlsfiles.NewTransport(transport, cfg.TLS)}},
-	}
-}
-
-// bounded bounds answers.
-type bounded struct{ http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := b.RoundTripper.RoundTrip(r)
-	if err == nil {
-		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
-	}
-	return resp, err
+// New returns the provider, which is one of the issuers. The address is that to which it sends
+// browsers back.
+func New(cfg Config, back string, issuers *Issuers) *Provider {
+	return &Provider{cfg: cfg, back: back, issuers: issuers}
 }
 
 // Name is the provider's, for people.
@@ -98,56 +44,36 @@ func (p *Provider) Name() string {
 // Begin returns the address to which the browser is sent, and the secret that it keeps until it
 // returns.
 func (p *Provider) Begin(ctx context.Context) (address, secret string, err error) {
-	found, err := p.discover(ctx)
+	oauth, err := p.client(ctx, "")
 	if err != nil {
 		return "", "", err
 	}
 	secret = rand.Text()
 	l := loginOf(secret)
-	return found.oauth.AuthCodeURL(l.state, oidc.Nonce(l.nonce), oauth2.S256ChallengeOption(l.verifier)), secret, nil
+	return oauth.AuthCodeURL(l.state, oidc.Nonce(l.nonce), oauth2.S256ChallengeOption(l.verifier)), secret, nil
 }
 
-// discover returns what the provider says about itself. Callers take turns.
-func (p *Provider) discover(ctx context.Context) (*discovered, error) {
-	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
-	case <-ctx.Done():
-		return nil, p.away(ctx.Err())
-	}
-	if p.found != nil || p.failed != nil && p.now().Before(p.again) {
-		return p.found, p.failed
-	}
-	p.found, p.failed = nil, nil
-	found, err := p.ask(ctx)
+// client returns this control plane as a client of the provider, with a secret.
+func (p *Provider) client(ctx context.Context, secret string) (*oauth2.Config, error) {
+	found, err := p.issuers.find(ctx, p.cfg.Issuer)
 	if err != nil {
-		p.failed, p.again = p.away(err), p.now().Add(discoveryPause)
-		return nil, p.failed
+		return nil, p.away(err)
 	}
-	p.found = found
-	return found, nil
-}
-
-func (p *Provider) ask(ctx context.Context) (*discovered, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, p.client), p.cfg.Issuer)
-	if err != nil {
-		return nil, err
-	}
-	at := provider.Endpoint()
+	at := found.Endpoint()
 	for _, address := range []string{at.AuthURL, at.TokenURL} {
 		if u, err := url.Parse(address); err != nil || u.Scheme != "https" {
-			return nil, fmt.Errorf("its endpoint %.200q is not an https address", address)
+			return nil, p.away(fmt.Errorf("its endpoint %.200q is not an https address", address))
 		}
 	}
-	return &discovered{
-		oauth: oauth2.Config{
-			ClientID: p.cfg.ClientID, Endpoint: at, RedirectURL: p.back,
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.oauth == nil || p.oauth.ClientSecret != secret && secret != "" {
+		p.oauth = &oauth2.Config{
+			ClientID: p.cfg.ClientID, ClientSecret: secret, Endpoint: at, RedirectURL: p.back,
 			Scopes: append([]string{oidc.ScopeOpenID}, p.cfg.Scopes...),
-		},
-		verifier: provider.Verifier(&oidc.Config{ClientID: p.cfg.ClientID, Now: p.now}),
-	}, nil
+		}
+	}
+	return p.oauth, nil
 }
 
 // away returns the error of a provider that cannot be used now.

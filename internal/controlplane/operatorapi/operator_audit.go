@@ -36,7 +36,7 @@ type OperatorRecord struct {
 	Seq         int64                  `json:"seq"`
 	Began       int64                  `json:"began,omitempty" doc:"Number of the record with which the call began, if it has two."`
 	Time        time.Time              `json:"time" doc:"When the call came."`
-	Operator    string                 `json:"operator" doc:"Name of the operator; local/USER for a command on the control plane's machine; openid/NAME for a person who signed in by OpenID Connect, and openid for an unknown one who was refused; agent/ID or runner/NAME for a certificate that is not an operator's."`
+	Operator    string                 `json:"operator" doc:"Name of the operator; local/USER for a command on the control plane's machine; openid/NAME for a person who signed in by OpenID Connect, and openid for an unknown one who was refused; agent/ID or runner/NAME for a certificate that is not an operator's, and for an exchange of a Runner's ID token."`
 	Certificate string                 `json:"certificate,omitempty" doc:"Serial number in hexadecimal."`
 	RequestID   string                 `json:"requestId,omitempty"`
 	Command     string                 `json:"command" doc:"The call's operationId."`

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/exchange"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -17,11 +18,11 @@ var (
 		Description{Method: "GET", Path: Prefix + "runners", ID: "list-runners", Role: administration.RoleViewer, Command: "runner list",
 			Summary: "List Runners, including revoked ones"}, listRunners,
 	}
-	CreateRunner = Call[CreateRunnerInput, credentials.Credentials]{
+	CreateRunner = Call[CreateRunnerInput, MadeRunner]{
 		Description{Method: "POST", Path: Prefix + "runners", ID: "create-runner", Role: administration.RoleOperator, Command: "runner create",
 			Summary: "Create a Runner and its credentials", Once: true, Hidden: []string{"brokerUrl"}}, createRunner,
 	}
-	GrantRunner = Call[GrantRunnerInput, credentials.Credentials]{
+	GrantRunner = Call[GrantRunnerInput, MadeRunner]{
 		Description{Method: "POST", Path: Prefix + "runners/{runner}/grant", ID: "grant-runner", Role: administration.RoleOperator, Command: "runner grant",
 			Summary: "Change which agents a Runner may see and reach, with new credentials", Once: true, Hidden: []string{"brokerUrl"}}, grantRunner,
 	}
@@ -53,6 +54,8 @@ type CreateRunnerBody struct {
 	Agents    string   `json:"agents,omitempty" maxLength:"4096" doc:"Label selector of the agents that the Runner may see and reach; all if absent."`
 	BrokerURL string   `json:"brokerUrl,omitempty" maxLength:"4096" doc:"RabbitMQ URL of the Runner's own account, a secret; the account that all Runners share if absent."`
 	Replace   bool     `json:"replace,omitempty" doc:"Replace the credentials of an existing Runner."`
+
+	OpenID *BindingBody `json:"openid,omitempty" doc:"Whose ID tokens the Runner exchanges for certificates of 15 minutes. It gets no credentials then. Leave out ttl and brokerUrl."`
 }
 
 // GrantRunnerInput names a Runner and its grant.
@@ -92,21 +95,42 @@ func grantOf(selector string) (credentials.Grant, error) {
 	return grant, nil
 }
 
-func createRunner(ctx context.Context, a *administration.Admin, in *CreateRunnerInput) (credentials.Credentials, error) {
+func createRunner(ctx context.Context, a *administration.Admin, in *CreateRunnerInput) (MadeRunner, error) {
 	grant, err := grantOf(in.Body.Agents)
 	if err != nil {
-		return credentials.Credentials{}, err
+		return MadeRunner{}, err
 	}
-	ttl := cmp.Or(time.Duration(in.Body.TTL), administration.DefaultRunnerTTL)
-	return a.Runners.Issue(ctx, administration.RunnerOptions{
-		Name: in.Body.Name, TTL: ttl, Agents: grant, BrokerURL: in.Body.BrokerURL, Replace: in.Body.Replace,
-	})
+	opts := administration.RunnerOptions{
+		Name: in.Body.Name, TTL: cmp.Or(time.Duration(in.Body.TTL), administration.DefaultRunnerTTL), Agents: grant, BrokerURL: in.Body.BrokerURL, Replace: in.Body.Replace,
+	}
+	if b := in.Body.OpenID; b != nil {
+		if in.Body.TTL != 0 {
+			return MadeRunner{}, problem.Errorf(problem.Invalid, "leave it out", "the certificates of a Runner that is bound to ID tokens are valid for %s", exchange.TTL).WithField("ttl")
+		}
+		opts.OpenID = &store.Binding{Issuer: b.Issuer, Audience: b.Audience, Claims: b.Claims}
+	}
+	made, err := a.Runners.Issue(ctx, opts)
+	return madeRunner(made, opts.OpenID, err)
 }
 
-func grantRunner(ctx context.Context, a *administration.Admin, in *GrantRunnerInput) (credentials.Credentials, error) {
+func madeRunner(c credentials.Credentials, to *store.Binding, err error) (MadeRunner, error) {
+	if err != nil || to == nil {
+		return MadeRunner{Credentials: c}, err
+	}
+	bound := *to
+	bound.Audience = cmp.Or(bound.Audience, c.ControlPlane)
+	return MadeRunner{c, &bound}, nil
+}
+
+func grantRunner(ctx context.Context, a *administration.Admin, in *GrantRunnerInput) (MadeRunner, error) {
 	grant, err := grantOf(in.Body.Agents)
 	if err != nil {
-		return credentials.Credentials{}, err
+		return MadeRunner{}, err
 	}
-	return a.Runners.Grant(ctx, in.Runner, grant, in.Body.BrokerURL, in.Body.From)
+	made, err := a.Runners.Grant(ctx, in.Runner, grant, in.Body.BrokerURL, in.Body.From)
+	if err != nil {
+		return MadeRunner{}, err
+	}
+	now, err := a.Runners.Find(ctx, in.Runner)
+	return madeRunner(made, now.OpenID, err)
 }

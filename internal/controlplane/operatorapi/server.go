@@ -64,8 +64,8 @@ type Config struct {
 type Server struct {
 	http.Handler
 	performer performer
-	// refusedSignIns are those of people whom the provider has named (true), and others.
-	refusedSignIns *limit.Failures[bool]
+	// refusedTokens are the refused ID tokens that have proven someone (true), and others.
+	refusedTokens *limit.Failures[bool]
 }
 
 // server is what all calls share.
@@ -83,7 +83,7 @@ func NewServer(admin *administration.Admin, cfg Config) *Server {
 	admin = admin.With(cfg.Settings)
 	p := performer{newRecorder(admin.Database(), cfg.Name, admin.Now, cfg.Log), admin, cfg.Log}
 	s := &server{performer: p, store: admin.Database(), identify: cfg.Identify, refused: limit.NewFailures[string](refusalBurst, refusalEvery)}
-	return &Server{Handler: s.router(cfg.Version), performer: p, refusedSignIns: limit.NewFailures[bool](refusalBurst, refusalEvery)}
+	return &Server{Handler: s.router(cfg.Version), performer: p, refusedTokens: limit.NewFailures[bool](refusalBurst, refusalEvery)}
 }
 
 // Run writes the audit log until the context ends.

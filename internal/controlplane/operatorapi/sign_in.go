@@ -1,15 +1,20 @@
 package operatorapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/exchange"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // signInCommand is the command of a sign-in by OpenID Connect in the audit log.
 const signInCommand = "sign-in-by-openid"
+
+// exchangeCommand is the command of an exchange of an ID token for a Runner's certificate.
+const exchangeCommand = "exchange-id-token"
 
 // unnamed is in the audit log for who was refused before the identity provider named anyone.
 const unnamed = "openid"
@@ -26,37 +31,49 @@ type SignIn struct {
 // RecordSignIn records a sign-in, and carries it out unless it was refused. No session opens
 // without a record.
 func (s *Server) RecordSignIn(ctx context.Context, in SignIn, refused error, open func(context.Context) error) error {
-	recorder := s.performer.recorder
-	r := &record{AuditRecord: runnerapi.AuditRecord{
-		Time: recorder.now().UTC(), Runner: in.Operator, RequestID: problem.RequestID(ctx), Command: signInCommand, Name: in.Operator,
-	}}
-	if in.Operator == "" {
-		r.Runner = unnamed
+	r := &record{AuditRecord: runnerapi.AuditRecord{Runner: cmp.Or(in.Operator, unnamed), Command: signInCommand, Name: in.Operator}}
+	return s.recordProven(ctx, r, in, in.Operator != "", refused, open)
+}
+
+// RecordExchange records the exchange of an ID token for a Runner's certificate as RecordSignIn
+// records a sign-in.
+func (s *Server) RecordExchange(ctx context.Context, in exchange.Attempt, refused error, carryOut func(context.Context) error) error {
+	r := &record{AuditRecord: runnerapi.AuditRecord{Runner: unnamed, Command: exchangeCommand, Name: in.Runner}}
+	if in.Actor != "" {
+		r.Runner = "runner/" + in.Runner
 	}
+	return s.recordProven(ctx, r, in, in.Actor != "", refused, carryOut)
+}
+
+// recordProven records what an ID token proves, or why it does not. named says whether it has
+// proven someone.
+func (s *Server) recordProven(ctx context.Context, r *record, in any, named bool, refused error, carryOut func(context.Context) error) error {
+	recorder := s.performer.recorder
+	r.Time, r.RequestID = recorder.now().UTC(), problem.RequestID(ctx)
 	var err error
 	if r.Arguments, err = json.Marshal(in); err != nil {
 		return err
 	}
 	if refused != nil {
-		s.recordRefusal(in, r, refused)
+		s.recordRefusal(named, r, refused)
 		return refused
 	}
 	if err := recorder.begin(ctx, r); err != nil {
 		return err
 	}
-	err = open(ctx)
+	err = carryOut(ctx)
 	recorder.end(r, err)
 	return err
 }
 
-// recordRefusal records a refused sign-in. Anyone can cause one, so their number is bounded: more
+// recordRefusal records a refused ID token. Anyone can cause one, so their number is bounded: more
 // would push older records out of the audit log. The control plane's log has them all.
-func (s *Server) recordRefusal(in SignIn, r *record, refused error) {
-	s.performer.log.Warn().Str("operator", r.Runner).Str("subject", in.Subject).Str("requestId", r.RequestID).Err(refused).Msg("sign-in to the console refused")
-	named, now := in.Operator != "", s.performer.now() // those without a name cannot use up the bound of those with one
-	if s.refusedSignIns.Wait(named, now) > 0 {
+func (s *Server) recordRefusal(named bool, r *record, refused error) {
+	s.performer.log.Warn().Str("command", r.Command).Str("by", r.Runner).RawJSON("arguments", r.Arguments).Str("requestId", r.RequestID).Err(refused).Msg("ID token refused")
+	now := s.performer.now() // those without a name cannot use up the bound of those with one
+	if s.refusedTokens.Wait(named, now) > 0 {
 		return
 	}
-	s.refusedSignIns.Failed(named, now)
+	s.refusedTokens.Failed(named, now)
 	s.performer.end(r, refused)
 }

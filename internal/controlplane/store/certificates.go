@@ -49,6 +49,7 @@ type CertificatesWanted struct {
 	Roles  []string
 	Names  []string
 	Serial string
+	SHA256 string
 	Limit  int
 }
 
@@ -73,6 +74,7 @@ func (q certificateTable) Certificates(ctx context.Context, w CertificatesWanted
 	only("role", w.Roles...)
 	only("name", w.Names...)
 	only("serial", w.Serial)
+	only("sha256", w.SHA256)
 	query := `SELECT ` + certificateColumns + ` FROM certificates`
 	if len(where) > 0 {
 		query += ` WHERE ` + strings.Join(where, " AND ")

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -12,21 +14,49 @@ type Runner struct {
 	// Agents selects those that it may see and reach, by label; empty is all.
 	Agents    string    `json:"agents,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
-	ExpiresAt time.Time `json:"expiresAt"`
+	// ExpiresAt is when its newest certificate ends; zero if it never had one.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 	RevokedAt time.Time `json:"revokedAt,omitzero"`
 	// TTL is how long each of its certificates is valid.
 	TTL time.Duration `json:"-"`
+	// OpenID is whose ID tokens it gets its certificates for; nil for a Runner with credentials.
+	OpenID *Binding `json:"openid,omitempty"`
 }
 
-// State returns what the Runner's certificate is at that time.
-func (r Runner) State(now time.Time) string { return certificateState(r.RevokedAt, r.ExpiresAt, now) }
+// Binding is the OpenID Connect identity of a Runner without credentials.
+type Binding struct {
+	Issuer   string            `json:"issuer" doc:"URL of the issuer, as ID tokens have it in iss."`
+	Audience string            `json:"audience" doc:"What ID tokens must have in aud."`
+	Claims   map[string]string `json:"claims" doc:"What ID tokens must have in other claims."`
+}
 
-const runnerSelect = `SELECT r.name, r.serial, r.agents, r.created_at, r.expires_at, r.ttl, COALESCE(c.revoked_at, 0)
+// String returns the binding for people; empty for none.
+func (b *Binding) String() string {
+	if b == nil {
+		return ""
+	}
+	text := b.Issuer
+	for _, name := range slices.Sorted(maps.Keys(b.Claims)) {
+		text += " " + name + "=" + b.Claims[name]
+	}
+	return text
+}
+
+// State returns what the Runner's certificate is at that time. A Runner with a Binding gets one
+// whenever it needs one.
+func (r Runner) State(now time.Time) string {
+	if r.OpenID != nil && r.RevokedAt.IsZero() {
+		return CertificateValid
+	}
+	return certificateState(r.RevokedAt, r.ExpiresAt, now)
+}
+
+const runnerSelect = `SELECT r.name, r.serial, r.agents, r.created_at, r.expires_at, r.ttl, r.openid, COALESCE(c.revoked_at, 0)
 	FROM runners r LEFT JOIN revoked_certificates c ON c.serial = r.serial `
 
 func scanRunner(row scanner, r *Runner) error {
 	var ttl int64
-	err := row.Scan(&r.Name, &r.Serial, &r.Agents, moment{&r.CreatedAt}, moment{&r.ExpiresAt}, &ttl, moment{&r.RevokedAt})
+	err := row.Scan(&r.Name, &r.Serial, &r.Agents, moment{&r.CreatedAt}, moment{&r.ExpiresAt}, &ttl, document{&r.OpenID}, moment{&r.RevokedAt})
 	r.TTL = time.Duration(ttl) * time.Microsecond
 	return err
 }
@@ -46,10 +76,10 @@ func (q runnerTable) Runners(ctx context.Context) ([]Runner, error) {
 
 // PutRunner adds a Runner or gives it another certificate.
 func (q runnerTable) PutRunner(ctx context.Context, r Runner) error {
-	_, err := q.exec(ctx, `INSERT INTO runners (name, serial, agents, created_at, expires_at, ttl) VALUES ($1, $2, $3, $4, $5, $6)
+	_, err := q.exec(ctx, `INSERT INTO runners (name, serial, agents, created_at, expires_at, ttl, openid) VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (name) DO UPDATE SET serial = excluded.serial, agents = excluded.agents, created_at = excluded.created_at, expires_at = excluded.expires_at,
-			ttl = excluded.ttl`,
-		r.Name, r.Serial, r.Agents, micros(r.CreatedAt), micros(r.ExpiresAt), r.TTL.Microseconds())
+			ttl = excluded.ttl, openid = excluded.openid`,
+		r.Name, r.Serial, r.Agents, micros(r.CreatedAt), micros(r.ExpiresAt), r.TTL.Microseconds(), asJSON(r.OpenID))
 	return err
 }
 

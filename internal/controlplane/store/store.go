@@ -81,6 +81,7 @@ type queries struct {
 	consoleTable
 	enrolmentTable
 	eventTable
+	exchangedTable
 	gatewayTable
 	hostTable
 	refreshTable
@@ -105,7 +106,7 @@ type table struct{ q querier }
 func newQueries(q querier) queries {
 	t := table{q}
 	return queries{
-		t, actingTable{t}, agentTable{t}, auditTable{t}, authorityTable{t}, certificateTable{t}, consoleTable{t}, enrolmentTable{t}, eventTable{t}, gatewayTable{t}, hostTable{t}, refreshTable{t},
+		t, actingTable{t}, agentTable{t}, auditTable{t}, authorityTable{t}, certificateTable{t}, consoleTable{t}, enrolmentTable{t}, eventTable{t}, exchangedTable{t}, gatewayTable{t}, hostTable{t}, refreshTable{t},
 		peerTable{t}, operatorTable{t}, operatorAuditTable{t}, operatorChangeTable{t}, outboxTable{t}, receiverTable{t}, releaseTable{t}, routeTable{t}, runnerTable{t}, timelineTable{t}, tokenTable{t}, trustTable{t}, webhookTable{t},
 	}
 }

@@ -5,9 +5,10 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/appform"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
 const runnersPath = operatorapi.ConsolePath + "/runners"
@@ -50,7 +51,9 @@ var runnerChanges = map[string]change{
 				Button: "Create the Runner", Command: program + " runner create NAME -o NAME.json --agents SELECTOR",
 				Fields: []web.Field{
 					{Kind: "text", Name: "name", Label: "Name", Required: true, Hint: "a-z, 0-9 and '-'."}, grantField,
-					{Kind: "text", Name: "ttl", Label: "Each certificate lasts", Value: "24h", Hint: "The Runner renews it by itself. A Runner that runs less often needs longer, such as 8760h."},
+					{Kind: "text", Name: "ttl", Label: "Each certificate lasts", Hint: "Such as 24h, which is the default. The Runner renews it by itself."},
+					{Kind: "text", Name: "issuer", Label: "Issuer of ID tokens", Hint: "For a CI job without stored credentials, such as https://token.actions.githubusercontent.com."},
+					{Kind: "text", Name: "claims", Label: "Claims that the ID tokens must have", Hint: "With an issuer, such as repository=shop/web environment=prod."},
 				},
 			})
 		},
@@ -59,7 +62,11 @@ var runnerChanges = map[string]change{
 			if err != nil {
 				return outcome{}, err
 			}
-			made, err := operatorapi.CreateRunner.Do(ctx, t, operatorapi.CreateRunnerInput{Write: f.write(), Body: operatorapi.CreateRunnerBody{Name: f.text("name"), TTL: ttl, Agents: f.text("agents")}})
+			body := operatorapi.CreateRunnerBody{Name: f.text("name"), TTL: ttl, Agents: f.text("agents")}
+			if body.OpenID, err = bindingOf(f); err != nil {
+				return outcome{}, err
+			}
+			made, err := operatorapi.CreateRunner.Do(ctx, t, operatorapi.CreateRunnerInput{Write: f.write(), Body: body})
 			return madeRunner(f.text("name"), made, err)
 		},
 	},
@@ -97,9 +104,27 @@ var runnerChanges = map[string]change{
 	},
 }
 
-func madeRunner(name string, c credentials.Credentials, err error) (outcome, error) {
+// bindingOf returns the ID tokens to which a Runner is to be bound; nil for none.
+func bindingOf(f form) (*operatorapi.BindingBody, error) {
+	if f.text("issuer") == "" && f.text("claims") == "" {
+		return nil, nil
+	}
+	claims, err := operatorapi.ParseClaims(appform.Words(f.text("claims")))
+	if err != nil {
+		return nil, problem.Errorf(problem.Invalid, "write NAME=VALUE, such as repository=shop/web", "claims: %s", err.Error())
+	}
+	return &operatorapi.BindingBody{Issuer: f.text("issuer"), Claims: claims}, nil
+}
+
+func madeRunner(name string, c operatorapi.MadeRunner, err error) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
+	}
+	if c.OpenID != nil {
+		return outcome{made: &made{
+			Text:  "The Runner has no credentials. Set these variables, which are no secrets, in its jobs: pipeops-runner exchanges their ID tokens for certificates.",
+			Label: "Variables", Secret: c.Variables(), Back: runnersPath, BackText: "Runners",
+		}}, nil
 	}
 	text, err := c.Encode()
 	return outcome{made: &made{

@@ -47,7 +47,7 @@ reachable.`,
 }
 
 func kubeCredential(ctx context.Context, a *cmdutil.CLI) error {
-	l, err := a.Login()
+	l, err := a.Login(ctx)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ the same credentials, add --aside. The watch then takes no announcements away fr
 }
 
 func (c *agentsCommand) run(ctx context.Context) error {
-	l, err := c.Login()
+	l, err := c.Login(ctx)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ var errAside = errors.New("--aside goes with --watch")
 // runWatch keeps a directory of agents and prints its changes. The directory
 // looks after the broker and the control plane being away.
 func (c *agentsCommand) runWatch(ctx context.Context) error {
-	l, err := c.Login()
+	l, err := c.Login(ctx)
 	if err != nil {
 		return err
 	}

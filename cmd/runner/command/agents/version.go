@@ -78,7 +78,7 @@ func (v *version) run(ctx context.Context, args []string) (err error) {
 }
 
 func (v *version) askControlPlane(ctx context.Context) *cli.ServerVersion {
-	l, err := v.Login()
+	l, err := v.Login(ctx)
 	if err != nil {
 		return cli.NewServerVersion("", "", err)
 	}

@@ -18,7 +18,7 @@ func (a *CLI) CompleteAgent(cmd *cobra.Command, args []string, _ string) ([]stri
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
 	defer cancel()
-	l, err := a.Login()
+	l, err := a.Login(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -35,6 +35,11 @@ type Defaults struct {
 func (d *Defaults) CredentialsFile() (string, error) {
 	path := os.Getenv(EnvCredentials)
 	switch {
+	case d.exchanges():
+		return "", &ExitError{
+			Err: errors.New("the credentials for the job's ID token are in no file"), Code: ExitUsage,
+			Fix: "log in with `pipeops-runner login --oidc --context NAME`, and use the context: --context NAME or " + EnvContext,
+		}
 	case d.Credentials != "":
 		return d.Credentials, nil
 	case path != "" && d.Context == "":
@@ -61,7 +66,7 @@ func (d *Defaults) ContextNamed() string { return cmp.Or(d.Context, os.Getenv(En
 // elsewhere are for another control plane: only a context that is named applies beside them.
 func (d *Defaults) context() (contextfile.Context, error) {
 	name := d.ContextNamed()
-	if name == "" && (d.Credentials != "" || os.Getenv(EnvCredentials) != "") {
+	if name == "" && (d.Credentials != "" || os.Getenv(EnvCredentials) != "" || d.exchanges()) {
 		return contextfile.Context{}, nil
 	}
 	file, err := contextfile.Runner.Load()

@@ -75,7 +75,7 @@ func (f *Fleet) matching(ctx context.Context, a *CLI) (l *Login, agents []announ
 	if _, err = waves.Select(nil, f.selector); err != nil {
 		return nil, nil, 0, cli.Usage(fmt.Errorf("--selector: %w", err))
 	}
-	if l, err = a.Login(); err != nil {
+	if l, err = a.Login(ctx); err != nil {
 		return nil, nil, 0, err
 	}
 	all, err := l.Agents(ctx)

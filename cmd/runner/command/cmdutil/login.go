@@ -22,7 +22,7 @@ import (
 // use, comes from keep.
 type Login struct {
 	credentials.Credentials
-	File string // of the credentials
+	File string // of the credentials; empty if they are nowhere else
 	Keep *kept.Login
 
 	streams  Streams
@@ -48,8 +48,11 @@ func (n errorRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// Login reads the credentials.
-func (a *CLI) Login() (*Login, error) {
+// Login reads the credentials, or gets some for the job's ID token.
+func (a *CLI) Login(ctx context.Context) (*Login, error) {
+	if a.exchanges() {
+		return a.loginByToken(ctx)
+	}
 	path, err := a.CredentialsFile()
 	if err != nil {
 		return nil, err
@@ -58,9 +61,14 @@ func (a *CLI) Login() (*Login, error) {
 	if err != nil {
 		return nil, &ExitError{Err: err, Code: ExitUsage}
 	}
+	return a.loginWith(creds, path, kept.To(path))
+}
+
+func (a *CLI) loginWith(creds credentials.Credentials, path string, save func(credentials.Credentials) error) (*Login, error) {
+	from := ExchangeOfEnvironment()
 	keep, err := kept.New(kept.Config{
 		Credentials: creds, Note: func(err error) { a.Say("%v", err) },
-		Save: kept.To(path),
+		Save: save, Token: from.Token, Audience: from.Audience,
 	})
 	if err != nil {
 		return nil, &ExitError{Err: err, Code: ExitUsage}

@@ -34,7 +34,7 @@ func (a *CLI) On(ctx context.Context, nameOrID string, do func(context.Context, 
 
 // Find logs in and looks an agent up by its name or ID.
 func (a *CLI) Find(ctx context.Context, nameOrID string) (l *Login, agent announce.Agent, err error) {
-	if l, err = a.Login(); err != nil {
+	if l, err = a.Login(ctx); err != nil {
 		return l, agent, err
 	}
 	agent, err = l.Find(ctx, nameOrID)

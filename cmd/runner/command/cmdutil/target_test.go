@@ -156,7 +156,7 @@ func TestCompletion(t *testing.T) {
 
 func TestLogin_ControlPlane(t *testing.T) {
 	w := newWorld(t)
-	l, err := w.Login()
+	l, err := w.Login(t.Context())
 	require.NoError(t, err)
 	version, err := l.ServerVersion(t.Context())
 	require.NoError(t, err)
@@ -177,7 +177,7 @@ func TestLogin_ControlPlane(t *testing.T) {
 	require.NoError(t, silent.Close())
 	assert.Contains(t, unreachable(100*time.Millisecond), "the control plane could not be reached for 100ms")
 	assert.Regexp(t, `the control plane could not be reached: dial tcp 127.0.0.1:[0-9]+: .*refused`, unreachable(0))
-	stranger, err := newWorld(t).Login()
+	stranger, err := newWorld(t).Login(t.Context())
 	require.NoError(t, err)
 	l.ControlPlane = stranger.ControlPlane
 	_, err = l.Agents(t.Context())

@@ -65,7 +65,17 @@ CREATE TABLE runners (
     -- has it. Empty is all of them.
     agents     TEXT   NOT NULL,
     -- How long each of its certificates is valid, in microseconds.
-    ttl        BIGINT NOT NULL
+    ttl        BIGINT NOT NULL,
+    -- Whose ID tokens it gets its certificates for; null for a Runner with credentials.
+    openid     TEXT   NOT NULL DEFAULT 'null'
+);
+
+-- ID tokens that were exchanged for a Runner's certificate, until they expire, and for which key. A
+-- token is good for one key.
+CREATE TABLE exchanged_tokens (
+    digest     TEXT PRIMARY KEY,
+    key_print  TEXT   NOT NULL,
+    expires_at BIGINT NOT NULL
 );
 
 -- Runner certificates that are refused though they have not expired.
@@ -487,6 +497,7 @@ DROP TABLE received;
 DROP TABLE outbox;
 DROP TABLE certificates;
 DROP TABLE revoked_certificates;
+DROP TABLE exchanged_tokens;
 DROP TABLE runners;
 DROP TABLE agents;
 DROP TABLE tokens;

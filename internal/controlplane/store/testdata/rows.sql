@@ -6,6 +6,9 @@ INSERT INTO agents (id, name, cluster_uid, labels, state, key_print, previous_ke
     '{"state":"done","to":"v1.2.3"}', '[{"name":"ingress","version":"2.1.0","ready":true}]', '[{"cluster":"uid-8","instance":"pod-1"}]'),
          ('a2', 'shop', 'uid-2', 'null', 'revoked', 'k3', '', 't1', '1.0', 'v1', '', '', '', '{"nodes":1}', 'edge:1', 1, 1763000001000000, 1763000002000000, 1763000003000000, 'null', 'null', 'null');
 INSERT INTO runners (name, serial, created_at, expires_at, agents, ttl) VALUES ('ci', '02', 1763000000000000, 1863000000000000, 'zone=a', 86400000000);
+INSERT INTO runners (name, serial, created_at, expires_at, agents, ttl, openid) VALUES ('deploy', '03', 1763000000000000, 0, '', 900000000,
+  '{"issuer":"https://id.example.com","audience":"https://cp.example.com:8443","claims":{"repository":"shop/web"}}');
+INSERT INTO exchanged_tokens (digest, key_print, expires_at) VALUES ('d9', 'k8', 1863000000000000);
 INSERT INTO certificates (sha256, serial, role, name, issuer, not_before, not_after, issued_at, reason)
   VALUES ('ab12', '02', 'runner', 'ci', 'i1', 1763000000000000, 1863000000000000, 1763000000000000, 'runner create');
 INSERT INTO revoked_certificates (serial, runner, revoked_at, expires_at) VALUES ('01', 'ci', 1763000000000000, 1863000000000000);

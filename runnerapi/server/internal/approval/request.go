@@ -22,7 +22,7 @@ import (
 
 // Request is all that decides what a command does.
 type Request struct {
-	Runner, Operator         string // who sends it; Operator acts as the Runner
+	Runner, Actor            string // who sends it; Actor acts as the Runner
 	Command, Namespace, Name string
 	As                       runnerapi.KubernetesIdentity // with which the Kubernetes API is used
 	Method, Path             string
@@ -55,7 +55,7 @@ func New(r *http.Request, i runnerapi.Intent, body []byte) (Request, error) {
 		Method: r.Method, Path: r.URL.EscapedPath(), Query: r.URL.Query(), Headers: http.Header{}, Body: body, kubernetes: i.Kubernetes,
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		a.Operator = credentials.OperatorOf(r.TLS.VerifiedChains[0][0])
+		a.Actor = credentials.ActorOf(r.TLS.VerifiedChains[0][0])
 	}
 	if i.Kubernetes == nil {
 		for _, name := range readHeaders {
@@ -72,7 +72,7 @@ func New(r *http.Request, i runnerapi.Intent, body []byte) (Request, error) {
 		a.Headers.Del(sessionHeader)
 		a.Headers.Del("Sec-Websocket-Key")
 	}
-	for _, values := range []map[string][]string{a.Query, a.Headers, {"": {a.Runner, a.Operator, a.Namespace, a.Name, a.As.User}}, {"": a.As.Groups}} {
+	for _, values := range []map[string][]string{a.Query, a.Headers, {"": {a.Runner, a.Actor, a.Namespace, a.Name, a.As.User}}, {"": a.As.Groups}} {
 		for name, texts := range values {
 			if !utf8.ValidString(name) || slices.ContainsFunc(texts, func(s string) bool { return !utf8.ValidString(s) }) {
 				return Request{}, problem.Errorf(problem.BadRequest, "send UTF-8", "a command that needs an approval has text that is not UTF-8 in its query or headers")

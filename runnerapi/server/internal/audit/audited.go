@@ -98,7 +98,7 @@ func Record(r *http.Request, call runnerapi.Call, note *Note, status int, header
 	}
 	caller := request.Caller(r.Context())
 	a := runnerapi.AuditRecord{
-		Runner: caller.Runner, Operator: caller.Operator, RequestID: caller.RequestID, Command: call.ID, Status: status,
+		Runner: caller.Runner, Actor: caller.Actor, RequestID: caller.RequestID, Command: call.ID, Status: status,
 		Namespace: printable.Clip(request.PathParam(r, "namespace")), Name: printable.Clip(request.PathParam(r, "name")),
 		Operation: header.Get(request.OperationIDHeader), Recording: header.Get(runnerapi.RecordingHeader), Approval: note.approval, Outcome: runnerapi.AuditDone,
 	}

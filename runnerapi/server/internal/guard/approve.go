@@ -83,7 +83,7 @@ func approvalRequest(ctx context.Context, command approval.Request, shown runner
 	text, err := command.Bytes()
 	return backend.ApprovalRequest{
 		Approval: runnerapi.Approval{
-			Runner: command.Runner, Operator: command.Operator, Command: command.Command, Namespace: command.Namespace, Name: command.Name,
+			Runner: command.Runner, Actor: command.Actor, Command: command.Command, Namespace: command.Namespace, Name: command.Name,
 			RequestID: request.Caller(ctx).RequestID, Asked: now, Until: now.Add(within), Request: shown,
 		},
 		Bytes: text,
