@@ -158,6 +158,26 @@ func unsigned(t *testing.T, claims map[string]any) string {
 	return encode([]byte(`{"alg":"none"}`)) + "." + encode(text) + "."
 }
 
+// idToken returns an ID token for a job with some claims, and without those that are nil.
+func (f *fakeProvider) idToken(audience string, change map[string]any) string {
+	return signed(f.t, jose.ES256, f.key, f.jobClaims(audience, change))
+}
+
+func (f *fakeProvider) jobClaims(audience string, change map[string]any) map[string]any {
+	claims := map[string]any{
+		"iss": f.URL, "sub": "repo:shop/web:environment:prod", "aud": audience, "jti": rand.Text(),
+		"iat": f.now().Unix(), "nbf": f.now().Unix(), "exp": f.now().Add(5 * time.Minute).Unix(),
+		"repository": "shop/web", "environment": "prod", "sha": "3f2a9c1", "actor": "alice", "groups": []string{"ci", "deployers"},
+		"workflow_ref": "shop/web/.github/workflows/deploy.yaml@refs/heads/main", "protected": true,
+	}
+	for name, value := range change {
+		if claims[name] = value; value == nil {
+			delete(claims, name)
+		}
+	}
+	return claims
+}
+
 // set changes how the provider behaves.
 func (f *fakeProvider) set(claims map[string]any, sign func(map[string]any) string, also url.Values) {
 	f.mu.Lock()
