@@ -279,7 +279,7 @@ func TestTimeline_Pages(t *testing.T) {
 	}
 	document := p.call(p.client(), http.MethodGet, server.OpenAPIPath, "").Body
 	assert.ElementsMatch(t, []string{
-		"GET " + announce.SnapshotPath, "GET " + announce.AgentPath, "GET " + announce.TimelinePath, "POST /v1/runner/certificate", "GET /v1/version",
+		"GET " + announce.SnapshotPath, "GET " + announce.AgentPath, "GET " + announce.TimelinePath, "POST /v1/runner/certificate", "POST /v1/runner/exchange", "GET /v1/version",
 		"GET " + announce.SourceWebhookPath, "PUT " + announce.SourceWebhookPath, "DELETE " + announce.SourceWebhookPath,
 	}, callsOf(t, document))
 	_, err = p.admin.Agents.Revoke(t.Context(), "shop")

@@ -255,7 +255,7 @@ func (p *Authenticator) knownRunner(ctx context.Context, name string, cert *x509
 			"Runner %s was revoked at %s", name, known.RevokedAt.UTC().Format(time.RFC3339))
 	}
 	if known.OpenID != nil {
-		err = p.exchanged(ctx, name, cert)
+		err = exchanged(ctx, p, name, cert)
 	} else {
 		err = p.noteRunner(ctx, name, cert)
 	}

@@ -48,7 +48,7 @@ func (p *Authenticator) noteRunner(ctx context.Context, runner string, cert *x50
 
 // exchanged refuses a certificate of a former CA, whose key may have leaked, unless it was issued to
 // a Runner for an ID token. Such certificates have many keys.
-func (p *Authenticator) exchanged(ctx context.Context, runner string, cert *x509.Certificate) error {
+func exchanged(ctx context.Context, p *Authenticator, runner string, cert *x509.Certificate) error {
 	if p.CA.Current(cert) {
 		return nil
 	}

@@ -43,7 +43,7 @@ func OpenAPI(version string) ([]byte, error) {
 	doc := &huma.OpenAPI{
 		OpenAPI: "3.1.0", Info: &huma.Info{
 			Title: "PipeOps control plane: Runners' API", Version: version,
-			Description: "Calls of the control plane's HTTPS port, with the Runner's certificate. They take no body. " +
+			Description: "Calls of the control plane's HTTPS port, with the Runner's certificate. All but one take no body. " +
 				"Any path may answer 404, and 307 if it is not written plainly.",
 		},
 		Components: &huma.Components{Schemas: schemas, SecuritySchemes: map[string]*huma.SecurityScheme{
@@ -66,6 +66,7 @@ func OpenAPI(version string) ([]byte, error) {
 		doc.AddOperation(op)
 	}
 	doc.AddOperation(certificate(schemas))
+	doc.AddOperation(exchangeCall(schemas))
 	doc.AddOperation(versionCall(schemas))
 	return humaproblem.Document(doc, humaproblem.ControlPlane())
 }
@@ -114,6 +115,35 @@ func certificate(schemas huma.Registry) *huma.Operation {
 		"Call it when two thirds of the certificate's life are over, or when " + issuerHeader + " in an answer names another CA than the one that issued the certificate. " +
 		"Before half of its life is over the answer is the same certificate. A certificate that has ended is renewed for 7 days more, or for seven of its lives if that is less. " +
 		"A Runner that was revoked gets none. Beyond 600 certificates an hour the answer is 429."
+	return op
+}
+
+// exchangeBody describes login.ExchangeRequest in the document, and exchangedBody login.Exchanged.
+type exchangeBody struct {
+	Runner  string `json:"runner"`
+	Token   string `json:"token" doc:"The ID token, as it was issued: a secret."`
+	Request string `json:"request" doc:"PEM: a certificate request (PKCS #10) for an ECDSA key, P-256 or P-384. Names in it are ignored."`
+}
+
+type exchangedBody struct {
+	Certificate  string `json:"certificate" doc:"PEM: the certificate, then what leads to former CAs."`
+	CA           string `json:"ca" doc:"PEM: the CAs to trust now."`
+	Edge         string `json:"edge" doc:"HOST:PORT at which all agents are reached."`
+	AgentsDomain string `json:"agentsDomain" doc:"Domain of the agents' names in TLS."`
+	TrustDomain  string `json:"trustDomain" doc:"Domain of the URIs in certificates."`
+}
+
+// exchangeCall documents the other call that package login serves.
+func exchangeCall(schemas huma.Registry) *huma.Operation {
+	op := documented(schemas, "exchange-id-token", "/v1/runner/exchange", "Exchange an ID token for a certificate", reflect.TypeFor[exchangedBody](),
+		http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge)
+	op.Method, op.Security = http.MethodPost, []map[string][]string{{}}
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/json": {Schema: schemas.Schema(reflect.TypeFor[exchangeBody](), true, "")},
+	}}
+	op.Description = "For a Runner that an operator has bound to ID tokens of OpenID Connect. The certificate is valid for 15 minutes and is not renewed: exchange a token again. " +
+		"A token is good for one key. While the token is valid, its holder can send it again with the same key. " +
+		"The answer is 503 if the issuer cannot be asked for its keys, and 429 beyond 600 certificates of a Runner an hour."
 	return op
 }
 

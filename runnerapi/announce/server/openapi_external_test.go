@@ -3,7 +3,6 @@ package server_test
 import (
 	"encoding/json"
 	"maps"
-	"reflect"
 	"slices"
 	"testing"
 
@@ -14,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 )
 
-// The document is made here, and the call belongs to package login.
-func TestOpenAPI_CertificateCall(t *testing.T) {
+// The document is made here, and the calls belong to package login.
+func TestOpenAPI_CertificateCalls(t *testing.T) {
 	raw, err := server.OpenAPI("v1")
 	require.NoError(t, err)
 	var doc struct {
@@ -28,12 +27,16 @@ func TestOpenAPI_CertificateCall(t *testing.T) {
 		}
 	}
 	require.NoError(t, json.Unmarshal(raw, &doc))
-	call := doc.Paths[login.Path]["post"]
-	assert.NotEmpty(t, call.Description)
-	assert.Contains(t, call.Responses["200"].Headers, login.HeaderIssuer)
-	var fields []string
-	for f := range reflect.TypeFor[login.Answer]().Fields() {
-		fields = append(fields, f.Tag.Get("json"))
+	for _, path := range []string{login.Path, login.ExchangePath} {
+		call := doc.Paths[path]["post"]
+		assert.NotEmpty(t, call.Description)
+		assert.Contains(t, call.Responses["200"].Headers, login.HeaderIssuer)
 	}
-	assert.ElementsMatch(t, fields, slices.Collect(maps.Keys(doc.Components.Schemas["CertificateBody"].Properties)))
+	for schema, body := range map[string]any{"CertificateBody": login.Answer{}, "ExchangeBody": login.ExchangeRequest{}, "ExchangedBody": login.Exchanged{}} {
+		text, err := json.Marshal(body)
+		require.NoError(t, err)
+		fields := map[string]any{}
+		require.NoError(t, json.Unmarshal(text, &fields))
+		assert.ElementsMatch(t, slices.Collect(maps.Keys(fields)), slices.Collect(maps.Keys(doc.Components.Schemas[schema].Properties)), schema)
+	}
 }
