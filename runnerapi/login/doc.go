@@ -8,5 +8,6 @@
 // (HeaderIssuer); a Runner whose certificate another CA issued renews it at once. Login writes the
 // new certificate to the file of credentials if possible.
 //
-// A Runner that is bound to ID tokens has no credentials: Exchange gets them for a token of the job.
+// A Runner that is bound to ID tokens has no credentials: Exchange gets them for a token of the
+// job.
 package login

@@ -60,8 +60,8 @@ func (e *Exchange) Validate() error {
 	return nil
 }
 
-// Credentials makes a key and exchanges a token for its certificate. The key is nowhere else. Called
-// again, it has the same key.
+// Credentials makes a key and exchanges a token for its certificate. The key is nowhere else.
+// Called again, it has the same key.
 func (e *Exchange) Credentials(ctx context.Context) (credentials.Credentials, error) {
 	if err := e.Validate(); err != nil {
 		return credentials.Credentials{}, err

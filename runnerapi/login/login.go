@@ -35,8 +35,8 @@ const (
 type Config struct {
 	Credentials credentials.Credentials
 	// Token returns an ID token for Audience, which is the control plane's URL if it is empty. A
-	// certificate that was issued for an ID token is replaced by another such one, for the same key.
-	// Nil for none.
+	// certificate that was issued for an ID token is replaced by another such one, for the same
+	// key. Nil for none.
 	Token    Token
 	Audience string
 	// Save keeps changed credentials; nil keeps them in memory only.

@@ -17,7 +17,7 @@ import (
 func TestCertificatesDocs_Commands(t *testing.T) {
 	blocks, err := harness.Shell("docs/operator/certificates.md")
 	require.NoError(t, err)
-	require.Len(t, blocks, 9)
+	require.Len(t, blocks, 8)
 	var script strings.Builder
 	script.WriteString("served\n")
 	for i := range blocks {

@@ -24,7 +24,7 @@ func (o *OpenID) Add(f *pflag.FlagSet) {
 	f.StringVar(&o.cfg.Issuer, "openid-issuer", "", "URL of the OpenID Connect provider by which operators sign in to the console; empty for none")
 	f.StringVar(&o.cfg.ClientID, "openid-client-id", "", "ID of this control plane at the OpenID Connect provider")
 	f.StringVar(&o.secretFile, "openid-client-secret-file", "", "file with the client's secret, read at each sign-in (default: the variable "+EnvOpenIDSecret+")")
-	f.StringVar(&o.caFile, "openid-ca", "", "file with the CAs of the OpenID Connect provider, in addition to the machine's CAs; read again when it changes")
+	f.StringVar(&o.caFile, "openid-ca", "", "file with the CAs of the OpenID Connect provider, and of issuers of ID tokens of Runners, in addition to the machine's CAs; read again when it changes")
 	f.StringVar(&o.cfg.NameClaim, "openid-name-claim", openid.DefaultNameClaim, "claim of the ID token with the operator's name; email must be verified")
 	f.StringVar(&o.cfg.GroupsClaim, "openid-groups-claim", openid.DefaultGroupsClaim, "claim of the ID token with the operator's groups")
 	f.StringSliceVar(&o.cfg.Scopes, "openid-scope", openid.DefaultScopes, "scopes to request beside openid, separated by commas")

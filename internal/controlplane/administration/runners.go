@@ -101,8 +101,8 @@ type RunnerOptions struct {
 	BrokerURL string
 	// Replace gives a Runner that has credentials new ones, and ends the old.
 	Replace bool
-	// OpenID is whose ID tokens the Runner gets its certificates for, in place of credentials; nil for
-	// none. Without an audience, that is the URL of the control plane.
+	// OpenID is whose ID tokens the Runner gets its certificates for, in place of credentials; nil
+	// for none. Without an audience, that is the URL of the control plane.
 	OpenID *store.Binding
 	// From is the grant, as lists show it, from which this one was made; nil for any.
 	From *string
@@ -203,9 +203,9 @@ func (a *Runners) newRunner(ctx context.Context, tx *store.Tx, r store.Runner) e
 	return tx.PutRunner(ctx, r)
 }
 
-// Grant changes a Runner's grant, and keeps its binding. It issues new credentials, because the certificate carries
-// the grant, and revokes the old certificate. The new one lasts as long as the old one was made
-// for. from is as in RunnerOptions.
+// Grant changes a Runner's grant, and keeps its binding. It issues new credentials, because the
+// certificate carries the grant, and revokes the old certificate. The new one lasts as long as the
+// old one was made for. from is as in RunnerOptions.
 func (a *Runners) Grant(ctx context.Context, name string, agents credentials.Grant, brokerURL string, from *string) (credentials.Credentials, error) {
 	old, err := a.Find(ctx, name)
 	if err != nil {

@@ -46,8 +46,8 @@ func (p *Authenticator) noteRunner(ctx context.Context, runner string, cert *x50
 	return p.Store.PutRunnerTrust(ctx, now)
 }
 
-// exchanged refuses a certificate of a former CA, whose key may have leaked, unless it was issued to
-// a Runner for an ID token. Such certificates have many keys.
+// exchanged refuses a certificate of a former CA, whose key may have leaked, unless it was issued
+// to a Runner for an ID token. Such certificates have many keys.
 func exchanged(ctx context.Context, p *Authenticator, runner string, cert *x509.Certificate) error {
 	if p.CA.Current(cert) {
 		return nil

@@ -89,8 +89,8 @@ func (c Issuer) Client(name string, id *url.URL, ttl time.Duration, reason strin
 	return issued, keyPEM, nil
 }
 
-// Runner issues a Runner's certificate for the key of a request, with further extensions. The serial
-// number is that of all its certificates, so that one revocation ends them all.
+// Runner issues a Runner's certificate for the key of a request, with further extensions. The
+// serial number is that of all its certificates, so that one revocation ends them all.
 func (c Issuer) Runner(req *x509.CertificateRequest, serial, name string, id *url.URL, ttl time.Duration, reason string, more ...pkix.Extension) (Issued, error) {
 	number, ok := new(big.Int).SetString(serial, 16)
 	if !ok {

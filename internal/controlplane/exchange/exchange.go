@@ -25,7 +25,8 @@ import (
 )
 
 const (
-	// TTL is how long a certificate is valid. It is never renewed: a Runner exchanges a token again.
+	// TTL is how long a certificate is valid. It is never renewed: a Runner exchanges a token
+	// again.
 	TTL = 15 * time.Minute
 	// retryAfter is when an issuer that is away may be asked again.
 	retryAfter = 5 * time.Second

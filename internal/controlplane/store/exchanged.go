@@ -8,8 +8,8 @@ import (
 // exchangedTable has the statements about ID tokens that were exchanged for certificates.
 type exchangedTable struct{ table }
 
-// TakeIDToken records that an ID token was exchanged for a certificate of a key. It returns false if
-// that was for another key before.
+// TakeIDToken records that an ID token was exchanged for a certificate of a key. It returns false
+// if that was for another key before.
 func (q exchangedTable) TakeIDToken(ctx context.Context, digest, key string, expires time.Time) (bool, error) {
 	_, err := q.exec(ctx, `INSERT INTO exchanged_tokens (digest, key_print, expires_at) VALUES ($1, $2, $3) ON CONFLICT (digest) DO NOTHING`,
 		digest, key, micros(expires))

@@ -22,7 +22,8 @@ func (d *Defaults) exchanges() bool {
 	return os.Getenv(kept.EnvRunner) != "" && d.Credentials == "" && os.Getenv(EnvCredentials) == "" && d.ContextNamed() == ""
 }
 
-// loginByToken exchanges the job's ID token once for the whole command: a token is good for one key.
+// loginByToken exchanges the job's ID token once for the whole command: a token is good for one
+// key.
 func (a *CLI) loginByToken(ctx context.Context) (*Login, error) {
 	if a.exchanged == nil {
 		creds, err := a.Exchange(ctx, ExchangeOfEnvironment())
