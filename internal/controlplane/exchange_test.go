@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -262,7 +263,7 @@ func TestExchange_Program(t *testing.T) {
 	run := func(environ []string, args ...string) (string, error) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), program, append(args, "--patience", "10s")...)
-		cmd.Env = append(base[:len(base):len(base)], environ...)
+		cmd.Env = slices.Concat(base, environ)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}

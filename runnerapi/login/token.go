@@ -29,7 +29,7 @@ const (
 
 	// The variables with which GitHub Actions gives tokens to a job with the permission id-token.
 	envGitHubURL    = "ACTIONS_ID_TOKEN_REQUEST_URL"
-	envGitHubBearer = "ACTIONS_ID_TOKEN_REQUEST_TOKEN" //nolint:gosec // a variable's name
+	envGitHubBearer = "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
 )
 
 // maxToken bounds an ID token, in bytes.
@@ -86,7 +86,7 @@ func gitHubToken(ctx context.Context, address, bearer, audience string) (string,
 	u.RawQuery = query.Encode()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil) //nolint:gosec // the environment of the job is trusted
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", what, err)
 	}

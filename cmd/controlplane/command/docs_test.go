@@ -26,7 +26,7 @@ func TestCertificatesDocs_Commands(t *testing.T) {
 			script.WriteString("stderr 'The new CA is dropped'\n")
 		}
 	}
-	script.WriteString("exists reports.json\nexec pipeops-controlplane ca get\nstdout ' former '\n")
+	script.WriteString("exec pipeops-controlplane ca get\nstdout ' former '\n")
 	for i, block := range blocks {
 		fmt.Fprintf(&script, "-- block%d.sh --\n%s", i, block)
 	}

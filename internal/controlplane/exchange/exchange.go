@@ -36,7 +36,7 @@ const (
 )
 
 const (
-	fixToken   = "have the job request a new ID token, and exchange it at once"
+	fixAgain   = "have the job request a new ID token, and exchange it at once"
 	fixBinding = "check the Runner's name; an operator binds a Runner with `pipeops-controlplane runner create NAME --oidc-issuer URL --claim NAME=VALUE`"
 )
 
@@ -140,7 +140,7 @@ func (e *Exchange) verify(ctx context.Context, to *store.Binding, raw string) (p
 }
 
 func invalid(format string, args ...any) error {
-	e := problem.Errorf(problem.Unauthorized, fixToken, format, args...)
+	e := problem.Errorf(problem.Unauthorized, fixAgain, format, args...)
 	e.Detail = "the ID token is not valid: " + e.Detail
 	return e
 }

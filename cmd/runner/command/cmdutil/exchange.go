@@ -46,7 +46,7 @@ func (a *CLI) Exchange(ctx context.Context, from kept.Exchange) (creds credentia
 	}
 	from.Token = func(context.Context, string) (string, error) { return token, nil }
 	l := &Login{Credentials: credentials.Credentials{ControlPlane: from.ControlPlane}, streams: a.Streams, patience: a.Patience}
-	defer l.streams.reportSlow(ctx, "the control plane", "exchange-id-token")()
+	defer l.streams.reportSlow(ctx, "exchange-id-token")()
 	err = l.patiently(ctx, func(ctx context.Context) (err error) {
 		creds, err = from.Credentials(ctx)
 		return err

@@ -101,7 +101,7 @@ const leastTry = 2 * time.Second
 
 // Agents asks the control plane for all agents, and retries for as long as patience lasts.
 func (l *Login) Agents(ctx context.Context) (agents []announce.Agent, err error) {
-	defer l.streams.reportSlow(ctx, "the control plane", "list-agents")()
+	defer l.streams.reportSlow(ctx, "list-agents")()
 	err = l.patiently(ctx, func(ctx context.Context) (err error) {
 		agents, err = l.Snapshot(ctx)
 		return err
@@ -112,7 +112,7 @@ func (l *Login) Agents(ctx context.Context) (agents []announce.Agent, err error)
 // Find asks the control plane for an agent by its name or ID, and retries for as long as patience
 // lasts.
 func (l *Login) Find(ctx context.Context, nameOrID string) (agent announce.Agent, err error) {
-	defer l.streams.reportSlow(ctx, "the control plane", "get-agent")()
+	defer l.streams.reportSlow(ctx, "get-agent")()
 	err = l.patiently(ctx, func(ctx context.Context) (err error) {
 		defer l.Keep.Close()
 		agent, err = l.Snapshots().Agent(ctx, nameOrID)
@@ -123,7 +123,7 @@ func (l *Login) Find(ctx context.Context, nameOrID string) (agent announce.Agent
 
 // ServerVersion asks the control plane for its version, and retries for as long as patience lasts.
 func (l *Login) ServerVersion(ctx context.Context) (version string, err error) {
-	defer l.streams.reportSlow(ctx, "the control plane", "get-version")()
+	defer l.streams.reportSlow(ctx, "get-version")()
 	err = l.patiently(ctx, func(ctx context.Context) (err error) {
 		defer l.Keep.Close()
 		version, err = l.Snapshots().Version(ctx)

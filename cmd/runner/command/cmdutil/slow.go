@@ -45,9 +45,9 @@ func (s *slowness) report(c client.Slow) {
 	}
 }
 
-// reportSlow prints that a peer is slow to answer, until answered is called.
-func (s Streams) reportSlow(ctx context.Context, peer, call string) (answered func()) {
-	slow, begun := newSlowness(s, peer), time.Now()
+// reportSlow prints that the control plane is slow to answer, until answered is called.
+func (s Streams) reportSlow(ctx context.Context, call string) (answered func()) {
+	slow, begun := newSlowness(s, "the control plane"), time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	var telling sync.WaitGroup
 	telling.Go(func() {
