@@ -25,6 +25,8 @@ INSERT INTO enrolments (id, token_id, key_print, name, cluster_uid, address, req
   VALUES ('w1', 't1', 'k9', 'annex', 'uid-9', '192.0.2.9', '{"name":"annex"}', 'denied', 'not ours', 1763000005000000, 1763000006000000, 1763000007000000);
 UPDATE refreshes SET number = 1 WHERE agent_id = '';
 INSERT INTO refreshes (agent_id, number) VALUES ('*', 1);
+INSERT INTO receivers (id, agent_id, namespace, source, runner, secret, created_at, called_at, event, commit_id, look)
+  VALUES ('h1', 'a1', 'shop', 'web', 'ci', 'whsec_c2VjcmV0', 1763000009000000, 1763000009500000, 'push', 'da1560886d4f094c3e6c9ef40349f7d38b5d27d7', 1);
 INSERT INTO agent_trust (agent_id, bundle, issuer) VALUES ('a1', 'b1', 'i1');
 INSERT INTO runner_trust (runner, serial, key_print, issuer) VALUES ('ci', '02', 'k7', 'i1');
 INSERT INTO routes (agent_id, position, host, path, path_type, tls, namespace, app, service, port, ready, reason, endpoint, since)
