@@ -23,7 +23,7 @@ require (
 	github.com/fatedier/golib v0.8.2
 	github.com/fsnotify/fsnotify v1.9.0
 	github.com/go-chi/chi/v5 v5.5.0
-	github.com/go-jose/go-jose/v4 v4.1.4 // signs the ID tokens of a provider in tests; go-oidc verifies with it
+	github.com/go-jose/go-jose/v4 v4.1.4 // signs for a GitHub App, and the ID tokens of a provider in tests; go-oidc verifies with it
 	github.com/go-logr/logr v1.4.4
 	github.com/go-logr/zerologr v1.2.3
 	github.com/google/go-containerregistry v0.22.1

@@ -47,6 +47,8 @@ type SourceSpec struct {
 	// ForceConflicts takes fields over.
 	ForceConflicts bool `json:"forceConflicts,omitempty" doc:"Take over fields of the source's objects that others have set since, when a commit is applied. Without this a commit that sets them otherwise fails. An App's fields are always its own."`
 	Suspend        bool `json:"suspend,omitempty" doc:"Leave everything as it is until this is taken away."`
+	// Report is nil where nothing is reported.
+	Report *SourceReport `json:"report,omitempty" doc:"Where the agent reports what became of each commit: see docs/deployer/git.md."`
 }
 
 // GitRef is what to follow. At most one is given.
@@ -115,6 +117,8 @@ type SourceStatus struct {
 	Error              *SourceError       `json:"error,omitempty" doc:"What went wrong last; absent once it is well."`
 	Suspension         *SourceSuspension  `json:"suspension,omitempty" doc:"Why the agent does not follow it although its spec does not suspend it; absent otherwise."`
 	Conditions         []Condition        `json:"conditions,omitempty" doc:"Its state in the form that Kubernetes' tools read."`
+	// Report is written by its own sender, after the rest.
+	Report *SourceReportStatus `json:"report,omitempty" doc:"Where report is set: what the forge has accepted."`
 }
 
 // SourceHealth is how that is doing which a source has brought.
@@ -170,6 +174,7 @@ func (s SourceSpec) Validate(name string) []FieldError {
 	}
 	s.validateType(v, name)
 	s.validateBuild(v)
+	s.validateReport(v)
 	return v.errs
 }
 

@@ -4,6 +4,8 @@ package retry
 import (
 	"context"
 	"math/rand/v2"
+	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -39,6 +41,18 @@ func After(first, longest time.Duration, failures int) time.Duration {
 // Jitter returns something between three quarters of d and d.
 func Jitter(d time.Duration) time.Duration {
 	return d - rand.N(d/4+1) //nolint:gosec // spreading load needs no secrecy
+}
+
+// Header returns the wait in a header Retry-After, which has seconds or a date: at most the given
+// time, and 0 if there is none.
+func Header(text string, now time.Time, most time.Duration) time.Duration {
+	if s, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return min(time.Duration(s)*time.Second, most)
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return min(max(at.Sub(now), 0), most)
+	}
+	return 0
 }
 
 // UnlessDone returns the error of work, or nil if the work was asked to end.

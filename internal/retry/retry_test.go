@@ -54,3 +54,13 @@ func TestJitter_OnlyShortens(t *testing.T) {
 		assert.GreaterOrEqual(t, got, 45*time.Second)
 	}
 }
+
+func TestHeader(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"": 0, "120": 2 * time.Minute, "-1": 0, "soon": 0, "99999999": time.Hour,
+		"Fri, 02 Jan 2026 03:05:05 GMT": time.Minute, "Fri, 02 Jan 2026 03:00:00 GMT": 0,
+	} {
+		assert.Equal(t, want, retry.Header(text, now, time.Hour), text)
+	}
+}

@@ -103,9 +103,14 @@ func (a *applier) decided(i runnerapi.Intent) error {
 	return a.decide(i)
 }
 
+// bare returns the repository without credentials.
+func (a *applier) bare(o *object) git.Remote {
+	return git.Remote{URL: o.Spec.URL, Namespace: o.Namespace, Proxy: a.Proxy, Guard: a.Guard}
+}
+
 // remote returns the repository, with the credentials of the Secret that the spec names.
 func (a *applier) remote(ctx context.Context, o *object) (git.Remote, error) {
-	r := git.Remote{URL: o.Spec.URL, Namespace: o.Namespace, Proxy: a.Proxy, Guard: a.Guard}
+	r := a.bare(o)
 	if o.Spec.Credentials == "" {
 		return r, nil
 	}
@@ -113,24 +118,33 @@ func (a *applier) remote(ctx context.Context, o *object) (git.Remote, error) {
 	if err != nil {
 		return r, problem.Errorf(problem.Invalid, "correct url", "url %v", err)
 	}
-	api, err := a.cluster.client()
+	data, err := a.secret(ctx, o, o.Spec.Credentials)
 	if err != nil {
 		return r, err
 	}
+	r.Auth, err = git.ReadAuth(o.Spec.Credentials, data, u)
+	return r, err
+}
+
+// secret returns the content of a Secret in the source's namespace.
+func (a *applier) secret(ctx context.Context, o *object, name string) (map[string][]byte, error) {
+	api, err := a.cluster.client()
+	if err != nil {
+		return nil, err
+	}
 	found, err := api.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(o.Namespace).
-		Get(ctx, o.Spec.Credentials, metav1.GetOptions{})
+		Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return r, &git.Error{Reason: git.Credentials, Message: fmt.Sprintf("there is no Secret %s in namespace %s", o.Spec.Credentials, o.Namespace), Fix: "make it: pipeops-runner secret set AGENT " + o.Spec.Credentials}
+		return nil, &git.Error{Reason: git.Credentials, Message: fmt.Sprintf("there is no Secret %s in namespace %s", name, o.Namespace), Fix: "make it: pipeops-runner secret set AGENT " + name}
 	}
 	if err != nil {
-		return r, fmt.Errorf("read the Secret of source %s: %w", o.key(), err)
+		return nil, fmt.Errorf("read the Secret of source %s: %w", o.key(), err)
 	}
 	var s corev1.Secret
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, &s); err != nil {
-		return r, fmt.Errorf("read the Secret of source %s: its content has another form", o.key()) // the error may quote it
+		return nil, fmt.Errorf("read the Secret of source %s: its content has another form", o.key()) // the error may quote it
 	}
-	r.Auth, err = git.ReadAuth(o.Spec.Credentials, s.Data, u)
-	return r, err
+	return s.Data, nil
 }
 
 // bringApp deploys the App of a file, and returns its generation.

@@ -15,6 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/source/forge"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -57,6 +58,11 @@ func (k *Keeper) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.Sour
 	if refused := (git.Remote{URL: spec.URL, Guard: k.config.Guard}).CheckHost(); refused != nil {
 		return runnerapi.Source{}, refused.Problem().WithField("url")
 	}
+	if spec.Report != nil {
+		if err := forge.CheckHost(git.Remote{URL: spec.URL, Guard: k.config.Guard}, *spec.Report); err != nil {
+			return runnerapi.Source{}, inReport(err)
+		}
+	}
 	wanted := newObject(key)
 	wanted.Spec, wanted.Annotations = spec, map[string]string{objectmeta.ChangedBy: opts.Caller.Runner, objectmeta.RequestID: opts.Caller.RequestID}
 	if err := k.builder.check(ctx, wanted); err != nil {
@@ -73,6 +79,9 @@ func (k *Keeper) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.Sour
 	}
 	if opts.DryRun {
 		_, err = k.reconciler.attempt(ctx, o, true)
+		if err == nil && spec.Report != nil {
+			_, err = k.reporter.destination(ctx, o)
+		}
 		return o.wire(), asProblem(err)
 	}
 	k.Wake()

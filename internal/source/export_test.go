@@ -18,6 +18,9 @@ func (k *Keeper) UseClock(c clock.WithTicker) {
 	k.now, k.reconciler.now, k.reconciler.journal.now = c.Now, c.Now, c.Now
 	k.work.ShutDown()
 	k.work = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[runnerapi.Key]{Clock: c})
+	k.reporter.now = c.Now
+	k.reporter.work.ShutDown()
+	k.reporter.work = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[runnerapi.Key]{Clock: c})
 }
 
 // UseBefore has a Keeper that has no sources yet store its records by another function.

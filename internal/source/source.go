@@ -70,6 +70,7 @@ type Set struct {
 // Config configures a Keeper.
 type Config struct {
 	REST       *rest.Config
+	Agent      string   // its name, in what it reports to forges
 	Namespace  string   // the agent's own
 	Namespaces []string // the only ones that it may manage; empty for all
 	Apps       Apps
@@ -108,6 +109,7 @@ type Keeper struct {
 	reconciler *reconciler
 	revoked    *revokedRunners
 	looks      looks
+	reporter   *reporter
 	races      kubeproblem.Races
 
 	mu     sync.Mutex
@@ -132,6 +134,7 @@ func New(decide func(runnerapi.Intent) error, c Config) *Keeper {
 		config: c, now: time.Now, wake: wake.New(), work: workqueue.NewTypedDelayingQueue[runnerapi.Key](),
 		lanes:   limit.NewLanes[runnerapi.Key](limit.PerOwner{Namespace: workersOfNamespace, Runner: workersOfRunner}),
 		cluster: cluster, builder: builder, cleanup: cleanup, revoked: revoked, looks: looks{wake: wake.New()},
+		reporter: newReporter(c, applier, cluster, revoked),
 		reconciler: &reconciler{
 			apps: c.Apps, manifests: c.Manifests, applier: applier, builder: builder, cleanup: cleanup,
 			journal: journal, revoked: revoked, now: time.Now, log: c.Log,

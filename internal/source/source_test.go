@@ -60,6 +60,8 @@ type place struct {
 	audited   *audited
 	leads     *atomic.Bool
 	idle      atomic.Int64 // looks that were skipped, because this replica did not lead
+	clock     []clock.WithTicker
+	stop      func() // ends the keeper
 }
 
 type audited struct {
@@ -148,25 +150,34 @@ func openWith(t *testing.T, env *kubetest.Env, builds source.Builds, by ...clock
 	require.NoError(t, err)
 	p.config = source.Config{
 		Guard: egress.Guard{Allowed: gitserver.Guard.Allowed, Hosts: p.policy.FetchHosts},
-		REST:  env.Agent, Namespace: agent, Namespaces: only, Apps: engine, Audit: p.audited.record,
+		REST:  env.Agent, Agent: "edge-7", Namespace: agent, Namespaces: only, Apps: engine, Audit: p.audited.record,
 		Manifests: sets{manifests.New(manifests.Config{
 			REST: env.Agent, Namespace: agent, Namespaces: only, Workloads: workloadhealth.New(env.Agent, settling),
 		})},
 		Builds: builds, Leads: p.led, Render: command, Log: zerolog.New(zerolog.NewTestWriter(t)),
 	}
-	p.keeper = source.New(p.policy.Decide, p.config)
-	for _, c := range by {
-		p.keeper.UseClock(c)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var all sync.WaitGroup
-	for _, part := range []func(context.Context) error{engine.Run, p.keeper.Run} {
-		all.Go(func() { assert.NoError(t, part(ctx)) })
-	}
-	t.Cleanup(func() { cancel(); all.Wait() })
+	p.clock = by
+	p.start()
+	await.Background(t, "the engine", engine.Run)
 	require.Eventually(t, engine.Ready, patience, 20*time.Millisecond)
 	p.leads.Store(true)
 	return p
+}
+
+// start starts a keeper.
+func (p *place) start() {
+	p.keeper = source.New(p.policy.Decide, p.config)
+	for _, c := range p.clock {
+		p.keeper.UseClock(c)
+	}
+	p.stop = await.Background(p.t, "the Keeper", p.keeper.Run)
+}
+
+// restart replaces the keeper, as another replica does.
+func (p *place) restart() {
+	p.stop()
+	p.start()
+	p.keeper.Wake()
 }
 
 func (p *place) led() bool {

@@ -47,12 +47,19 @@ func (k *Keeper) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	for range reporters {
+		all.Go(func() error {
+			k.reporter.drain(ctx)
+			return nil
+		})
+	}
 	all.Go(func() error {
 		k.markLooks(ctx)
 		return nil
 	})
 	all.Go(func() error {
 		defer k.work.ShutDown()
+		defer k.reporter.work.ShutDown()
 		for k.wake.WaitFor(ctx, turnedOn) {
 			if k.config.Leads() && k.there(ctx) {
 				k.follow(ctx)
@@ -82,6 +89,7 @@ func (k *Keeper) follow(ctx context.Context) {
 	k.config.Log.Debug().Msg("reconciling Git sources")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	k.reporter.reset()
 	if k.config.Heard != nil {
 		k.config.Heard(ctx)
 	}
@@ -212,6 +220,7 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 	u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		k.cleanup.gone(ctx, key)
+		k.reporter.forget(key)
 		return 0
 	}
 	var o *object
@@ -227,7 +236,7 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 	if ctx.Err() != nil {
 		return soon
 	}
-	if err := write(ctx, sources, o, status); err != nil && !apierrors.IsNotFound(err) {
+	if err := k.reporter.write(ctx, sources, o, status); err != nil && !apierrors.IsNotFound(err) {
 		k.config.Log.Warn().Err(err).Stringer("source", key).Msg("failed to write the source's status; retrying")
 		return soon
 	}

@@ -97,16 +97,6 @@ func TestWebhook_HostileReceivers(t *testing.T) {
 	assert.Zero(t, victim.called())
 }
 
-func TestWebhook_ParsesRetryAfter(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for text, want := range map[string]time.Duration{
-		"": 0, "120": 2 * time.Minute, "-1": 0, "soon": 0, "99999999": maxRetryAfter,
-		"Fri, 02 Jan 2026 03:05:05 GMT": time.Minute, "Fri, 02 Jan 2026 03:00:00 GMT": 0,
-	} {
-		assert.Equal(t, want, retryAfter(text, now), text)
-	}
-}
-
 func TestWebhook_CheckURL(t *testing.T) {
 	for text, why := range map[string]string{
 		"https://hooks.example.com/x?y=z": "", "http://localhost:8080/x": "--allow-http", "ftp://x/": "not https", "hooks.example.com": "not a URL",

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 )
 
@@ -116,7 +117,7 @@ func (s *Sender) Send(ctx context.Context, id string, event []byte) Result {
 		r.Err = fmt.Errorf("it answered %d: redirects are not followed; make a webhook with the address that it leads to", r.Status)
 	default:
 		r.Err = fmt.Errorf("it answered %d %s", r.Status, http.StatusText(r.Status))
-		r.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), s.options.Now())
+		r.RetryAfter = retry.Header(resp.Header.Get("Retry-After"), s.options.Now(), maxRetryAfter)
 	}
 	return r
 }
@@ -155,14 +156,3 @@ func explain(err error) error {
 
 // maxRetryAfter is the longest for which a receiver is left alone on its own word.
 const maxRetryAfter = 24 * time.Hour
-
-// retryAfter reads the header of that name: seconds, or a date.
-func retryAfter(text string, now time.Time) time.Duration {
-	if s, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return min(time.Duration(s)*time.Second, maxRetryAfter)
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return min(max(at.Sub(now), 0), maxRetryAfter)
-	}
-	return 0
-}

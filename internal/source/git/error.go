@@ -47,6 +47,11 @@ func (e *Error) Problem() *problem.Error {
 	return problem.New(http.StatusUnprocessableEntity, problem.Code(e.Reason), e.Fix, "%s", e.Message)
 }
 
+// NewError returns an Error.
+func NewError(reason Reason, fix, format string, args ...any) *Error {
+	return failed(reason, fix, format, args...)
+}
+
 func failed(reason Reason, fix, format string, args ...any) *Error {
 	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...), Fix: fix}
 }

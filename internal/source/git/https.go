@@ -38,10 +38,6 @@ type overHTTPS struct {
 }
 
 func newHTTPS(u runnerapi.GitURL, r Remote, l Limits) *overHTTPS {
-	transport := r.Proxy.Use(&http.Transport{
-		TLSClientConfig:       &tls.Config{RootCAs: r.Auth.Roots, MinVersion: tls.VersionTLS12},
-		ResponseHeaderTimeout: headerPatience, TLSHandshakeTimeout: headerPatience, ForceAttemptHTTP2: true,
-	})
 	s := &overHTTPS{
 		host: u.Host, base: "https://" + u.Host + (&url.URL{Path: strings.TrimSuffix(u.Path, "/")}).EscapedPath(),
 		scope: r.Auth.Scope, auth: r.Auth, limits: l,
@@ -49,8 +45,17 @@ func newHTTPS(u runnerapi.GitURL, r Remote, l Limits) *overHTTPS {
 	if s.scope == (runnerapi.GitURL{}) {
 		s.scope = u
 	}
-	s.client = &http.Client{Transport: r.Guard.Transport(transport), CheckRedirect: s.follow}
+	s.client = &http.Client{Transport: r.Transport(), CheckRedirect: s.follow}
 	return s
+}
+
+// Transport connects over HTTPS through the proxy, to what the guard allows. It trusts the CA of
+// the credentials.
+func (r Remote) Transport() http.RoundTripper {
+	return r.Guard.Transport(r.Proxy.Use(&http.Transport{
+		TLSClientConfig:       &tls.Config{RootCAs: r.Auth.Roots, MinVersion: tls.VersionTLS12},
+		ResponseHeaderTimeout: headerPatience, TLSHandshakeTimeout: headerPatience, ForceAttemptHTTP2: true,
+	}))
 }
 
 // follow keeps the agent at the host that the address names, and credentials with the
@@ -120,7 +125,7 @@ func (s *overHTTPS) do(ctx context.Context, method, address string, body []byte,
 	}
 	resp, err := s.client.Do(q)
 	if err != nil {
-		return nil, s.explain(err)
+		return nil, Explain(err, s.host)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
@@ -129,17 +134,18 @@ func (s *overHTTPS) do(ctx context.Context, method, address string, body []byte,
 	return nil, s.status(resp.StatusCode)
 }
 
-// explain leaves the address out, which net/http puts before every error.
-func (s *overHTTPS) explain(err error) error {
+// Explain returns what an error of a request to a host means. It leaves the address out, which
+// net/http puts before every error.
+func Explain(err error, host string) error {
 	if at, ok := errors.AsType[*url.Error](err); ok {
 		err = at.Err
 	}
 	var verification *tls.CertificateVerificationError
 	var authority x509.UnknownAuthorityError
 	if errors.As(err, &verification) || errors.As(err, &authority) {
-		return failed(NotTrusted, "put the certificate of the CA that it is from into the Secret, as ca.crt", "the certificate of %s is not to be trusted: %v", s.host, err)
+		return failed(NotTrusted, "put the certificate of the CA that it is from into the Secret, as ca.crt", "the certificate of %s is not to be trusted: %v", host, err)
 	}
-	return network(err, s.host)
+	return network(err, host)
 }
 
 func (s *overHTTPS) status(code int) error {

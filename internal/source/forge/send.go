@@ -1,0 +1,164 @@
+package forge
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// patience bounds all requests of one report.
+const patience = time.Minute
+
+// Report is the state of a commit.
+type Report struct {
+	State       runnerapi.ReportState
+	Commit      string
+	Context     string // what tells this state from those of others
+	Description string
+	URL         string // where what is deployed can be seen
+	// Superseded has a forge that knows this state show it, rather than an error.
+	Superseded  bool
+	Environment string // of deployments; none if empty
+	// Deployment is the one that was created for this commit; 0 if none was.
+	Deployment int64
+}
+
+// Description limits, in characters. We count bytes, which are as many or more.
+var descriptions = map[runnerapi.Forge]int{runnerapi.GitHub: 140, runnerapi.GitLab: 255, runnerapi.Gitea: 255}
+
+// maxURL is GitLab's limit on target_url.
+const maxURL = 255
+
+// Send sends a report, and returns the deployment that it is part of; also with an error, since the
+// deployment may exist already. Its errors are *git.Error, in a *PauseError too, except the context's.
+func Send(ctx context.Context, remote git.Remote, r Repository, c Credentials, report Report) (deployment int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	remote.Auth = c.auth
+	at := &client{
+		repository: r, credentials: c, host: r.api.Host, token: c.token,
+		http: &http.Client{
+			Transport: remote.Transport(),
+			// A token goes to one address alone.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+	defer at.http.CloseIdleConnections()
+	if c.app != nil {
+		if err := at.appToken(ctx); err != nil {
+			return report.Deployment, err
+		}
+	}
+	if len(report.URL) > maxURL {
+		report.URL = ""
+	}
+	switch r.kind {
+	case runnerapi.GitHub:
+		return at.github(ctx, report)
+	case runnerapi.GitLab:
+		return 0, at.gitlab(ctx, report)
+	}
+	return 0, at.status(ctx, report)
+}
+
+// Clip returns as much of a description as a forge takes, in one line.
+func Clip(kind runnerapi.Forge, description string) string {
+	return clip(description, descriptions[kind])
+}
+
+// clip returns at most that many bytes of a text, in one line.
+func clip(s string, most int) string {
+	s = printable.Line(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "), false)
+	if len(s) <= most {
+		return s
+	}
+	return printable.Shorten(s, most-len("…"))
+}
+
+type commitStatus struct {
+	State       string `json:"state"`
+	Name        string `json:"name,omitempty"`    // GitLab's
+	Context     string `json:"context,omitempty"` // the others'
+	Description string `json:"description,omitempty"`
+	TargetURL   string `json:"target_url,omitempty"`
+}
+
+// status sends a commit status as GitHub and Gitea take it.
+func (c *client) status(ctx context.Context, r Report) error {
+	return c.post(ctx, "/repos/"+c.repository.escaped()+"/statuses/"+r.Commit, commitStatus{
+		State: string(r.State), Context: r.Context, Description: r.Description, TargetURL: r.URL,
+	}, nil)
+}
+
+var gitlabStates = map[runnerapi.ReportState]string{
+	runnerapi.ReportPending: "pending", runnerapi.ReportSuccess: "success", runnerapi.ReportFailure: "failed", runnerapi.ReportError: "failed",
+}
+
+func (c *client) gitlab(ctx context.Context, r Report) error {
+	state := gitlabStates[r.State]
+	if r.Superseded {
+		state = "canceled"
+	}
+	return c.post(ctx, "/projects/"+url.PathEscape(c.repository.path)+"/statuses/"+r.Commit, commitStatus{
+		State: state, Name: r.Context, Description: r.Description, TargetURL: r.URL,
+	}, nil)
+}
+
+// github sends the state of the deployment, and then that of the commit: a deployment that is
+// created twice would be worse than a status that is sent twice.
+func (c *client) github(ctx context.Context, r Report) (int64, error) {
+	if r.Environment == "" {
+		return 0, c.status(ctx, r)
+	}
+	if r.Deployment == 0 && !r.Superseded {
+		id, err := c.deployment(ctx, r)
+		if err != nil {
+			return 0, err
+		}
+		r.Deployment = id
+	}
+	if r.Deployment != 0 {
+		if err := c.deploymentStatus(ctx, r); err != nil {
+			return r.Deployment, err
+		}
+	}
+	return r.Deployment, c.status(ctx, r)
+}
+
+func (c *client) deployment(ctx context.Context, r Report) (int64, error) {
+	var made struct {
+		ID int64 `json:"id"`
+	}
+	err := c.post(ctx, "/repos/"+c.repository.escaped()+"/deployments", map[string]any{
+		"ref": r.Commit, "environment": r.Environment, "description": "by " + clip(r.Context, 100),
+		// What is deployed is the source's to say, not the checks' of the commit.
+		"auto_merge": false, "required_contexts": []string{},
+	}, &made)
+	if err == nil && made.ID == 0 {
+		err = git.NewError(git.Unreachable, "it is tried again", "%s created no deployment", c.host)
+	}
+	return made.ID, err
+}
+
+var deploymentStates = map[runnerapi.ReportState]string{
+	runnerapi.ReportPending: "in_progress", runnerapi.ReportSuccess: "success", runnerapi.ReportFailure: "failure", runnerapi.ReportError: "error",
+}
+
+func (c *client) deploymentStatus(ctx context.Context, r Report) error {
+	state := deploymentStates[r.State]
+	if r.Superseded {
+		state = "inactive"
+	}
+	about := map[string]any{"state": state, "description": r.Description, "environment": r.Environment, "auto_inactive": true}
+	if r.URL != "" {
+		about["environment_url"] = r.URL
+	}
+	return c.post(ctx, "/repos/"+c.repository.escaped()+"/deployments/"+strconv.FormatInt(r.Deployment, 10)+"/statuses", about, nil)
+}
