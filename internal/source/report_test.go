@@ -73,10 +73,11 @@ func (r *reporting) last() forgetest.Sent {
 	return sent[len(sent)-1]
 }
 
-// reported waits until the source's status says so.
+// reported waits until the source's status has such a report. It moves the clock.
 func (r *reporting) reported(name string, good func(runnerapi.SourceReportStatus) bool) (report runnerapi.SourceReportStatus) {
 	r.t.Helper()
 	await.Until(r.t, "the status of source "+name+" has the report", func() bool {
+		r.clock.Step(time.Second)
 		s, err := r.keeper.Get(r.t.Context(), r.key(name))
 		require.NoError(r.t, err)
 		if s.Status.Report != nil {
@@ -106,10 +107,9 @@ func TestReport_FollowsSource(t *testing.T) {
 
 	good := r.repo.Commit(map[string]string{"app.yaml": "image: registry.example.com/web:3\npaused: true\n"})
 	r.sync("web")
-	r.shows(good, "success")
+	report := r.reported("web", func(s runnerapi.SourceReportStatus) bool { return s.State == runnerapi.ReportSuccess })
 	assert.Contains(t, r.last().Description, "ready: revision")
 	assert.Equal(t, []string{first, bad, good}, r.forge.Deployments())
-	report := r.reported("web", func(s runnerapi.SourceReportStatus) bool { return s.State == runnerapi.ReportSuccess })
 	assert.Equal(t, good, report.Commit)
 	assert.NotEmpty(t, report.SucceededAt)
 	assert.Nil(t, report.Error)
