@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// finalAfter is how long a commit's state still changes after its first success. What happens to
-	// an App later is not the commit's doing.
+	// finalAfter is how long a commit's state still changes after its first success. What happens
+	// to an App later is not the commit's doing.
 	finalAfter = 10 * time.Minute
 	// flapPause is the least time between two states of a commit that was ready once.
 	flapPause = 10 * time.Second

@@ -88,8 +88,8 @@ func (r *reporting) reported(name string, good func(runnerapi.SourceReportStatus
 	return report
 }
 
-// TestReport_FollowsSource: a commit is deployed, is paused (which is ready: nothing runs pods here),
-// and another one is refused.
+// TestReport_FollowsSource deploys a commit, has another one refused, and deploys one whose App is
+// paused: nothing runs pods here.
 func TestReport_FollowsSource(t *testing.T) {
 	t.Parallel()
 	r := openReporting(t)
@@ -117,7 +117,8 @@ func TestReport_FollowsSource(t *testing.T) {
 	require.NoError(t, r.keeper.Delete(t.Context(), r.key("web"), runner))
 }
 
-// TestReport_DegradedAndRecovered changes the cluster after a success, within ten minutes and later.
+// TestReport_DegradedAndRecovered changes the cluster after a success, within ten minutes and
+// later.
 func TestReport_DegradedAndRecovered(t *testing.T) {
 	t.Parallel()
 	r := openReporting(t)

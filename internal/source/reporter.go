@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// reporters is how many reports are sent at a time: one of each namespace and each Runner, since
-	// a forge may be slow.
+	// reporters is how many reports are sent at a time: one of each namespace and each Runner,
+	// since a forge may be slow.
 	reporters = 2
 	// firstRetry and lastRetry are the pauses after a report that was not sent.
 	firstRetry = 10 * time.Second

@@ -21,6 +21,11 @@ func (b fakeSources) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.
 			Code: "repository_not_found", Message: "there is no repository " + spec.URL, Fix: "correct url", Since: "2026-01-02T03:04:05Z",
 		}}
 	}
+	if spec.Report != nil {
+		s.Status.Report = &runnerapi.SourceReportStatus{
+			ObservedGeneration: 1, State: runnerapi.ReportSuccess, Commit: s.Status.Commit, Description: "ready", SentAt: "2026-01-02T03:04:05Z", SucceededAt: "2026-01-02T03:04:05Z",
+		}
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if opts.DryRun {

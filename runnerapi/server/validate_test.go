@@ -222,6 +222,27 @@ func TestSource_ValidatesBuild(t *testing.T) {
 	}
 }
 
+func TestSource_ValidatesReport(t *testing.T) {
+	reporting := func(change func(*runnerapi.SourceReport)) []runnerapi.FieldError {
+		r := &runnerapi.SourceReport{Forge: runnerapi.GitHub, Credentials: "git-status", Environment: "production", EnvironmentURL: "https://shop.example.com"}
+		change(r)
+		return building(func(s *runnerapi.SourceSpec) { s.Report = r }).Validate("web")
+	}
+	assert.Empty(t, reporting(func(*runnerapi.SourceReport) {}))
+	for field, change := range map[string]func(*runnerapi.SourceReport){
+		"report.forge":          func(r *runnerapi.SourceReport) { r.Forge, r.Environment = "bitbucket", "" },
+		"report.credentials":    func(r *runnerapi.SourceReport) { r.Credentials = "" },
+		"report.api":            func(r *runnerapi.SourceReport) { r.API = "https://me@git.example.com/api/v3" },
+		"report.environment":    func(r *runnerapi.SourceReport) { r.Forge = runnerapi.GitLab },
+		"report.environmentUrl": func(r *runnerapi.SourceReport) { r.EnvironmentURL = "javascript:alert(1)" },
+	} {
+		bad := reporting(change)
+		if assert.Len(t, bad, 1, field) {
+			assert.Equal(t, field, bad[0].Field)
+		}
+	}
+}
+
 func TestSource_BuildKey(t *testing.T) {
 	s := runnerapi.Source{Namespace: "shop", Name: "web", Spec: building(func(*runnerapi.SourceSpec) {})}
 	other := s

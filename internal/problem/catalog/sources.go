@@ -69,6 +69,12 @@ var sources = []Entry{
 		"docs/reference/configuration.md",
 	},
 	{
+		"PO-5012", "report_refused", "Report refused",
+		"The forge does not take the state of a commit: it is of another kind, or does not have the commit.",
+		"Correct report.forge, and report.api if the source has one.",
+		"docs/deployer/git.md#report-to-the-forge",
+	},
+	{
 		"PO-5101", "step_failed", "Step of the Dockerfile failed",
 		"A command in the Dockerfile ended with an exit code other than 0.",
 		"Read what the step printed: `pipeops-runner build logs AGENT NAME`.",

@@ -37,7 +37,8 @@ var descriptions = map[runnerapi.Forge]int{runnerapi.GitHub: 140, runnerapi.GitL
 const maxURL = 255
 
 // Send sends a report, and returns the deployment that it is part of; also with an error, since the
-// deployment may exist already. Its errors are *git.Error, in a *PauseError too, except the context's.
+// deployment may exist already. Its errors are *git.Error, in a *PauseError too, except the
+// context's.
 func Send(ctx context.Context, remote git.Remote, r Repository, c Credentials, report Report) (deployment int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -29,6 +29,7 @@ func newSourcePut(a *cmdutil.CLI) *cobra.Command {
 	var write cmdutil.Writing
 	var spec runnerapi.SourceSpec
 	var build sourceBuild
+	var report sourceReport
 	var chart runnerapi.SourceChart
 	var webhook bool
 	w := cmdutil.Waiting{}
@@ -50,7 +51,9 @@ With --image, the agent builds an image from each commit for an App that names n
 image there and deploys it by its digest. If the repository only has a Dockerfile, --app-file
 gives the App's spec instead of --path.
 
-With --webhook, a push makes the agent look at once. See "source webhook set".`,
+With --webhook, a push makes the agent look at once. See "source webhook set".
+
+With --report, the agent reports the state of each commit to GitHub, GitLab, Gitea or Forgejo.`,
 		Example: `  pipeops-runner source set shop web --url https://git.example.com/shop/deploy.git --type app --path web/app.yaml
   pipeops-runner source set shop web --url git@git.example.com:shop/deploy.git --type kustomize --path overlays/production --branch main --secret git-deploy
   pipeops-runner source set shop web --url https://git.example.com/shop/web.git --type app --path deploy/app.yaml --secret git-deploy --image registry.example.com/shop/web --push-credentials registry --wait=15m`,
@@ -71,7 +74,7 @@ With --webhook, a push makes the agent look at once. See "source webhook set".`,
 				}
 				spec.AppSpec = string(text)
 			}
-			if err := build.into(&spec); err != nil {
+			if err := errors.Join(build.into(&spec), report.into(&spec)); err != nil {
 				return cli.Usage(err)
 			}
 			if chart.Release != "" || chart.Values != "" || len(chart.ValuesFiles) > 0 {
@@ -107,6 +110,7 @@ With --webhook, a push makes the agent look at once. See "source webhook set".`,
 	cmd.Flags().StringVar(&appFile, "app-file", "", "for app with --image: local file with the App's spec instead of --path, or - for standard input")
 	build.flags(cmd)
 	cmd.Flags().BoolVar(&webhook, "webhook", false, "also make a webhook, and print its URL and its secret once")
+	report.flags(cmd)
 	return cmd
 }
 
@@ -270,5 +274,6 @@ func printSource(a *cmdutil.CLI, s runnerapi.Source, out *cli.Output) error {
 			cli.Row(w, "", cli.Printable(e.Message))
 			cli.Row(w, "FIX", cli.Printable(e.Fix))
 		}
+		reportRows(w, s.Status.Report)
 	})
 }

@@ -20,6 +20,8 @@ var FlagOf = map[string]string{ //nolint:gosec // names of flags
 	"build.pushCredentials": "--push-credentials", "build.pullCredentials": "--pull-credentials",
 	"build.ca": "--ca-config-map, --ca-secret", "build.ca.configMap": "--ca-config-map", "build.ca.secret": "--ca-secret",
 	"build.resources.requests.cpu": "--cpu", "build.resources.requests.memory": "--memory",
+	"report": "--report", "report.forge": "--report", "report.credentials": "--report-credentials", "report.api": "--report-api",
+	"report.environment": "--environment", "report.environmentUrl": "--environment-url",
 	"build.resources.limits.cpu": "--limit-cpu", "build.resources.limits.memory": "--limit-memory",
 }
 
