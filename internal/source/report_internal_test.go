@@ -1,12 +1,14 @@
 package source
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -77,4 +79,25 @@ func TestReport_StateOf(t *testing.T) {
 	assert.False(t, ok, "nothing is known of a new commit")
 	_, ok = state(runnerapi.SourceStatus{Phase: runnerapi.SourceSuspended, Commit: "a"})
 	assert.False(t, ok)
+}
+
+// published are Apps of which one has a public address.
+type published struct{ Apps }
+
+func (published) Get(_ context.Context, key runnerapi.Key) (runnerapi.App, error) {
+	if key.Name != "web" {
+		return runnerapi.App{}, problem.Errorf(problem.NotFound, "check the name", "there is no App %s", key)
+	}
+	return runnerapi.App{Status: runnerapi.AppStatus{PublicURLs: []string{"https://shop.example.com", "https://www.example.com"}}}, nil
+}
+
+func TestReport_URLOf(t *testing.T) {
+	r := &reporter{applier: &applier{Config: Config{Apps: published{}}}}
+	o := newObject(runnerapi.Key{Namespace: "shop", Name: "web"})
+	o.Spec.Type, o.Spec.Report = runnerapi.SourceApp, &runnerapi.SourceReport{}
+	assert.Equal(t, "https://shop.example.com", r.urlOf(t.Context(), o))
+	o.Spec.App = "db"
+	assert.Empty(t, r.urlOf(t.Context(), o))
+	o.Spec.Report.EnvironmentURL = "https://db.example.com"
+	assert.Equal(t, "https://db.example.com", r.urlOf(t.Context(), o))
 }

@@ -31,7 +31,7 @@ func openReporting(t *testing.T) *reporting {
 	t.Helper()
 	clock := clocktesting.NewFakeClock(time.Now())
 	r := &reporting{place: open(t, clock), clock: clock, forge: forgetest.Start(t, "shop/deploy", "hush")}
-	r.place.secret("correct horse")
+	r.secret("correct horse")
 	r.repo = r.git.Create(t, "shop/deploy.git")
 	r.token("hush")
 	return r

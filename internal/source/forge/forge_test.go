@@ -82,6 +82,10 @@ func TestSend_EachForge(t *testing.T) {
 		assert.Equal(t, "https://shop.example.com", sent[0].URL)
 		assert.True(t, strings.HasSuffix(sent[0].Description, "…"), sent[0].Description)
 		assert.Empty(t, sent[1].URL, "an address that is too long is left out")
+		_, err := send(t, s, spec, secret, forge.Report{State: runnerapi.ReportError, Superseded: true})
+		require.NoError(t, err)
+		states = s.States(commit)
+		assert.Equal(t, map[bool]string{true: "canceled", false: "error"}[kind == runnerapi.GitLab], states[len(states)-1])
 	}
 }
 

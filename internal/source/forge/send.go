@@ -62,9 +62,9 @@ func Send(ctx context.Context, remote git.Remote, r Repository, c Credentials, r
 	}
 	switch r.kind {
 	case runnerapi.GitHub:
-		return at.github(ctx, report)
+		return at.sendGitHub(ctx, report)
 	case runnerapi.GitLab:
-		return 0, at.gitlab(ctx, report)
+		return 0, at.sendGitLab(ctx, report)
 	}
 	return 0, at.status(ctx, report)
 }
@@ -102,7 +102,7 @@ var gitlabStates = map[runnerapi.ReportState]string{
 	runnerapi.ReportPending: "pending", runnerapi.ReportSuccess: "success", runnerapi.ReportFailure: "failed", runnerapi.ReportError: "failed",
 }
 
-func (c *client) gitlab(ctx context.Context, r Report) error {
+func (c *client) sendGitLab(ctx context.Context, r Report) error {
 	state := gitlabStates[r.State]
 	if r.Superseded {
 		state = "canceled"
@@ -112,9 +112,9 @@ func (c *client) gitlab(ctx context.Context, r Report) error {
 	}, nil)
 }
 
-// github sends the state of the deployment, and then that of the commit: a deployment that is
+// sendGitHub sends the state of the deployment, and then that of the commit: a deployment that is
 // created twice would be worse than a status that is sent twice.
-func (c *client) github(ctx context.Context, r Report) (int64, error) {
+func (c *client) sendGitHub(ctx context.Context, r Report) (int64, error) {
 	if r.Environment == "" {
 		return 0, c.status(ctx, r)
 	}
