@@ -33,6 +33,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/workloadhealth"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/forgetest"
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
@@ -567,14 +568,16 @@ func TestSource_StatusFollowsCluster(t *testing.T) {
 	image, err := env.Cluster.LoadApp(t.Context(), "hello")
 	require.NoError(t, err)
 	repo := p.git.Create(t, "shop/deploy.git")
-	write := func(args string) {
-		repo.Commit(map[string]string{
+	write := func(args string) string {
+		return repo.Commit(map[string]string{
 			"app.yaml":          "image: " + image + "\nargs: [" + args + "]\nsecurity: {runAsUser: 10001}\n",
 			"web/manifest.yaml": strings.NewReplacer("IMAGE", image, "ARGS", args).Replace(deploymentFile),
 		})
 	}
-	write("")
-	p.put("app", runnerapi.SourceSpec{Type: runnerapi.SourceApp, Path: "app.yaml"})
+	first := write("")
+	reports := &reporting{place: p, repo: repo, forge: forgetest.Start(t, "shop/deploy", "hush")}
+	reports.token("hush")
+	p.put("app", reports.spec(runnerapi.SourceSpec{Type: runnerapi.SourceApp, Path: "app.yaml"}))
 	p.put("set", runnerapi.SourceSpec{Type: runnerapi.SourceManifests, Path: "web"})
 	becomes := func(name string, phase runnerapi.SourcePhase, says string) *runnerapi.SourceHealth {
 		t.Helper()
@@ -597,7 +600,10 @@ func TestSource_StatusFollowsCluster(t *testing.T) {
 	require.NoError(t, err)
 	becomes("set", runnerapi.SourceDegraded, "Deployment/"+p.namespace+"/web was applied and is no longer there")
 
-	write("-crash-after=50ms, -exit-code=3")
+	await.Until(t, "the forge has the success", func() bool {
+		return assert.ObjectsAreEqual([]string{"pending", "success"}, reports.forge.States(first))
+	})
+	second := write("-crash-after=50ms, -exit-code=3")
 	p.sync("app")
 	p.sync("set")
 	for _, name := range []string{"app", "set"} {
@@ -605,6 +611,10 @@ func TestSource_StatusFollowsCluster(t *testing.T) {
 		require.NotNil(t, h.Diagnosis)
 		assert.Equal(t, runnerapi.CauseCrashLoop, h.Diagnosis.Cause)
 	}
+	await.Until(t, "the forge has the failure", func() bool {
+		return assert.ObjectsAreEqual([]string{"pending", "failure"}, reports.forge.States(second))
+	})
+	assert.Contains(t, reports.last().Description, "exit code 3")
 }
 
 func typesOf(conditions []runnerapi.Condition) (types []runnerapi.ConditionType) {
