@@ -60,7 +60,7 @@ func (k *Keeper) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.Sour
 	}
 	if spec.Report != nil {
 		if err := forge.CheckHost(git.Remote{URL: spec.URL, Guard: k.config.Guard}, *spec.Report); err != nil {
-			return runnerapi.Source{}, inReport(err)
+			return runnerapi.Source{}, err
 		}
 	}
 	wanted := newObject(key)

@@ -43,11 +43,3 @@ func asSourceError(err error) *runnerapi.SourceError {
 	}
 	return &runnerapi.SourceError{Code: string(problem.Internal), Message: "the agent failed", Fix: "look at the agent's log"}
 }
-
-// inReport names the field of a report's address that is refused.
-func inReport(err error) error {
-	if g, ok := errors.AsType[*git.Error](err); ok {
-		return g.Problem().WithField("report.api")
-	}
-	return err
-}

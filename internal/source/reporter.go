@@ -192,7 +192,8 @@ func (r *reporter) send(ctx context.Context, key runnerapi.Key) time.Duration {
 // deliver sends a state, and keeps what came of it.
 func (r *reporter) deliver(ctx context.Context, n news, want commitState) time.Duration {
 	err := r.attempt(ctx, &n, want)
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil { // the agent stops
+		r.keep(ctx, n)
 		return 0
 	}
 	if err == nil {

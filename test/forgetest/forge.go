@@ -50,6 +50,7 @@ type Server struct {
 	deployments []string // the commit of each, whose ID is its place from 1
 	app         *rsa.PublicKey
 	appID       string
+	deploys     bool // the App may
 	tokens      int
 }
 
@@ -72,8 +73,10 @@ func (s *Server) CA() []byte {
 // UseToken has the forge take another token.
 func (s *Server) UseToken(token string) { s.set(func() { s.token = token }) }
 
-// UseApp has the forge give a GitHub App tokens.
-func (s *Server) UseApp(id string, key *rsa.PublicKey) { s.set(func() { s.appID, s.app = id, key }) }
+// UseApp has the forge give a GitHub App tokens, by which it may also deploy or not.
+func (s *Server) UseApp(id string, key *rsa.PublicKey, deploys bool) {
+	s.set(func() { s.appID, s.app, s.deploys = id, key, deploys })
+}
 
 // Only has the repository hold these commits alone.
 func (s *Server) Only(commits ...string) {
@@ -246,6 +249,9 @@ func (s *Server) installation(token, at string, body map[string]any) answer {
 	names, _ := body["repositories"].([]any)
 	if at != "/app/installations/42/access_tokens" || len(names) != 1 || names[0] != name {
 		return refuse(http.StatusNotFound, "Not Found")
+	}
+	if _, deploys := body["permissions"].(map[string]any)["deployments"]; deploys && !s.deploys {
+		return refuse(http.StatusUnprocessableEntity, "The permissions requested are not granted to this installation.")
 	}
 	s.tokens++
 	s.token = fmt.Sprintf("ghs_%d", s.tokens)

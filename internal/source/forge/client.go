@@ -71,7 +71,7 @@ func (c *client) post(ctx context.Context, path string, body, into any) error {
 	}
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, c.repository.api.String()+path, bytes.NewReader(text))
 	if err != nil {
-		return bad("correct url", "url and report.api make no address")
+		return invalid("report.api", "correct it", "makes no address with url")
 	}
 	q.Header.Set("Content-Type", "application/json")
 	q.Header.Set("User-Agent", userAgent)

@@ -76,6 +76,10 @@ func ReadCredentials(secret string, data map[string][]byte, r Repository) (Crede
 	return c, nil
 }
 
+func bad(fix, format string, args ...any) *git.Error {
+	return git.NewError(git.Credentials, fix, format, args...)
+}
+
 func value(data map[string][]byte, key string) string { return strings.TrimSpace(string(data[key])) }
 
 var appID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,40}$`)
@@ -119,18 +123,22 @@ func (a *githubApp) jwt(now time.Time) (string, error) {
 
 // appToken gets a token of the GitHub App that is good for this repository alone, and for nothing
 // but reports.
-func (c *client) appToken(ctx context.Context) error {
+func (c *client) appToken(ctx context.Context, deploys bool) error {
 	own, err := c.credentials.app.jwt(time.Now())
 	if err != nil {
 		return bad("put the App's private key into githubAppPrivateKey", "Secret %s: %v", c.credentials.secret, err)
 	}
 	_, name, _ := strings.Cut(c.repository.path, "/")
+	permissions := map[string]string{"statuses": "write"}
+	if deploys {
+		permissions["deployments"] = "write"
+	}
 	c.token = own
 	var got struct {
 		Token string `json:"token"`
 	}
 	err = c.post(ctx, "/app/installations/"+c.credentials.app.installation+"/access_tokens", map[string]any{
-		"repositories": []string{name}, "permissions": map[string]string{"statuses": "write", "deployments": "write"},
+		"repositories": []string{name}, "permissions": permissions,
 	}, &got)
 	if err != nil {
 		return err

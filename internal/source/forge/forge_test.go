@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/forge"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -121,7 +122,7 @@ func TestSend_GitHubApp(t *testing.T) {
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
 	s := forgetest.Start(t, "shop/web", "of somebody else")
-	s.UseApp("Iv23li", &key.PublicKey)
+	s.UseApp("Iv23li", &key.PublicKey, false)
 	spec := runnerapi.SourceReport{Forge: runnerapi.GitHub, Credentials: "git-status"}
 	for kind, der := range map[string][]byte{"RSA PRIVATE KEY": x509.MarshalPKCS1PrivateKey(key), "PRIVATE KEY": pkcs8} {
 		secret := map[string][]byte{
@@ -141,6 +142,17 @@ func TestSend_GitHubApp(t *testing.T) {
 		refused(t, err, git.Credentials, "githubAppPrivateKey")
 	}
 	assert.Equal(t, []string{"success", "success"}, s.States(commit))
+
+	secret := map[string][]byte{
+		"url": []byte(s.HTTPS.URL + "/shop/"), "ca.crt": s.CA(), "githubAppID": []byte("Iv23li"), "githubAppInstallationID": []byte("42"),
+		"githubAppPrivateKey": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}),
+	}
+	_, err = send(t, s, spec, secret, forge.Report{State: runnerapi.ReportSuccess, Environment: "production"})
+	refused(t, err, forge.Refused, "permissions requested are not granted")
+	s.UseApp("Iv23li", &key.PublicKey, true)
+	_, err = send(t, s, spec, secret, forge.Report{State: runnerapi.ReportSuccess, Environment: "production"})
+	require.NoError(t, err)
+	assert.Equal(t, []string{commit}, s.Deployments())
 }
 
 func TestSend_ExplainsRefusals(t *testing.T) {
@@ -270,14 +282,20 @@ func TestLocate(t *testing.T) {
 	}
 	for _, url := range []string{"https://github.com/web.git", "https://github.com/a/b/web.git", "git@github.com:web.git"} {
 		_, err := forge.Locate(url, runnerapi.SourceReport{Forge: runnerapi.GitHub})
-		assert.Error(t, err, url)
+		p := &problem.Error{}
+		require.ErrorAs(t, err, &p, url)
+		assert.Equal(t, "url", p.Field)
 	}
 }
 
 func TestCheckHost(t *testing.T) {
 	guard := egress.Guard{Hosts: func() egress.Hosts { return egress.Hosts{Patterns: []string{"github.com"}} }}
 	err := forge.CheckHost(git.Remote{URL: "git@github.com:shop/web.git", Guard: guard}, runnerapi.SourceReport{Forge: runnerapi.GitHub})
-	refused(t, err, git.HostForbidden, `"api.github.com"`)
+	p := &problem.Error{}
+	require.ErrorAs(t, err, &p)
+	assert.Equal(t, string(git.HostForbidden), string(p.Code))
+	assert.Equal(t, "report.api", p.Field)
+	assert.Contains(t, p.Detail, `"api.github.com"`)
 	guard.Hosts = func() egress.Hosts { return egress.Hosts{Patterns: []string{"*github.com"}} }
 	assert.NoError(t, forge.CheckHost(git.Remote{URL: "git@github.com:shop/web.git", Guard: guard}, runnerapi.SourceReport{Forge: runnerapi.GitHub}))
 }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/scope"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -28,11 +29,12 @@ type Repository struct {
 // suffixes are the paths at which a forge has its API.
 var suffixes = map[runnerapi.Forge]string{runnerapi.GitHub: "/api/v3", runnerapi.GitLab: "/api/v4", runnerapi.Gitea: "/api/v1"}
 
-// Locate returns the repository of a source, and where its forge's API is.
+// Locate returns the repository of a source, and where its forge's API is. Its errors name the
+// field of the source.
 func Locate(address string, report runnerapi.SourceReport) (Repository, error) {
 	at, err := runnerapi.ParseGitURL(address)
 	if err != nil {
-		return Repository{}, bad("correct url", "url %v", err)
+		return Repository{}, invalid("url", "correct it", "%v", err)
 	}
 	r := Repository{kind: report.Forge, address: overHTTPS(at)}
 	follows := "https://" + apiHost(report.Forge, r.address.Host)
@@ -41,7 +43,7 @@ func Locate(address string, report runnerapi.SourceReport) (Repository, error) {
 		report.API = follows
 	}
 	if r.api, err = url.Parse(strings.TrimSuffix(report.API, "/")); err != nil || r.api.Scheme != "https" || r.api.Hostname() == "" {
-		return Repository{}, bad("correct report.api", "report.api is not https://HOST/PATH")
+		return Repository{}, invalid("report.api", "correct it", "is not https://HOST/PATH")
 	}
 	r.path = strings.TrimSuffix(strings.Trim(r.address.Path, "/"), ".git")
 	// A forge below a path of its host has its repositories and its API there.
@@ -49,7 +51,7 @@ func Locate(address string, report runnerapi.SourceReport) (Repository, error) {
 		r.path = strings.TrimPrefix(r.path, strings.TrimPrefix(base, "/")+"/")
 	}
 	if names := strings.Count(r.path, "/") + 1; names < 2 || names > 2 && report.Forge != runnerapi.GitLab {
-		return Repository{}, bad("correct url; for a forge below a path of its host, set report.api", "url does not end with OWNER/NAME, as a repository of %s does", report.Forge)
+		return Repository{}, invalid("url", "correct it; for a forge below a path of its host, set report.api", "does not end with OWNER/NAME, as a repository of %s does", report.Forge)
 	}
 	return r, nil
 }
@@ -73,6 +75,10 @@ func apiHost(kind runnerapi.Forge, host string) string {
 	return host + suffixes[kind]
 }
 
+func invalid(field, fix, format string, args ...any) error {
+	return problem.Errorf(problem.Invalid, fix, format, args...).WithField(field)
+}
+
 // CheckHost returns an error if the guard refuses the API's host. It contacts no server.
 func CheckHost(remote git.Remote, report runnerapi.SourceReport) error {
 	r, err := Locate(remote.URL, report)
@@ -81,11 +87,7 @@ func CheckHost(remote git.Remote, report runnerapi.SourceReport) error {
 	}
 	remote.URL = r.api.String() + "/repos" // in the form of a repository's address, which has a path
 	if refused := remote.CheckHost(); refused != nil {
-		return refused
+		return refused.Problem().WithField("report.api")
 	}
 	return nil
-}
-
-func bad(fix, format string, args ...any) *git.Error {
-	return git.NewError(git.Credentials, fix, format, args...)
 }

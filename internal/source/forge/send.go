@@ -53,7 +53,7 @@ func Send(ctx context.Context, remote git.Remote, r Repository, c Credentials, r
 	}
 	defer at.http.CloseIdleConnections()
 	if c.app != nil {
-		if err := at.appToken(ctx); err != nil {
+		if err := at.appToken(ctx, report.Environment != ""); err != nil {
 			return report.Deployment, err
 		}
 	}
