@@ -69,7 +69,7 @@ var sources = []Entry{
 		"docs/reference/configuration.md",
 	},
 	{
-		"PO-5012", "report_refused", "Report refused",
+		"PO-5020", "report_refused", "Report refused",
 		"The forge does not take the state of a commit: it is of another kind, or does not have the commit.",
 		"Correct report.forge, and report.api if the source has one.",
 		"docs/deployer/git.md#report-to-the-forge",
