@@ -85,8 +85,10 @@ require (
 
 require (
 	github.com/Masterminds/semver/v3 v3.5.0
+	github.com/ProtonMail/go-crypto v1.4.1 // OpenPGP signatures of commits; go-git has it too
 	github.com/fluxcd/cli-utils v1.2.2 // kstatus alone: when an object of any kind is ready; its poller in tests
 	github.com/go-git/go-git/v5 v5.19.3
+	github.com/hiddeco/sshsig v0.2.0 // SSH signatures of commits (PROTOCOL.sshsig); golang.org/x/crypto/ssh has keys alone
 	go.yaml.in/yaml/v3 v3.0.5 // its nodes know their lines, and aliases unexpanded
 	golang.org/x/crypto v0.58.0
 	helm.sh/helm/v4 v4.3.1
@@ -120,7 +122,6 @@ require (
 	github.com/Masterminds/sprig/v3 v3.3.0 // indirect
 	github.com/Masterminds/squirrel v1.5.4 // indirect
 	github.com/Masterminds/vcs v1.13.3 // indirect
-	github.com/ProtonMail/go-crypto v1.4.1 // indirect
 	github.com/asaskevich/govalidator v0.0.0-20230301143203-a9d515a09cc2 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/blang/semver/v4 v4.0.0 // indirect

@@ -121,7 +121,7 @@ func New(opts Options) (*Agent, error) {
 	}
 	owner := newPolicy(opts.Config, k)
 	guard := egress.Guard{Allowed: opts.Config.FetchAddresses, Hosts: owner.FetchHosts}
-	builds, err := newBuilds(opts, guard)
+	builds, err := newBuilds(opts, owner, guard)
 	if err != nil {
 		return nil, err
 	}

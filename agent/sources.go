@@ -24,7 +24,7 @@ func (a *Agent) newSources(engine *app.Engine) (*source.Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the agent's own program: %w", err)
 	}
-	return source.New(a.policy.Decide, source.Config{
+	return source.New(a.policy, source.Config{
 		REST: a.opts.Kubernetes, Agent: a.opts.Config.ClusterName, Namespace: a.opts.Config.Namespace, Namespaces: a.opts.Config.Namespaces,
 		Apps: engine, Manifests: setsOfSources{a.manifests}, Builds: a.builds, Audit: a.audit.Record, Leads: engine.Leads,
 		Heard: a.hearOfRevoked, Before: a.recordFirst,

@@ -28,6 +28,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/signature"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
@@ -50,6 +51,14 @@ type Options struct {
 	ToolsImage string   // the agent's own, for the steps before and after
 	// Guard decides from which hosts and addresses a pod fetches the commit.
 	Guard egress.Guard
+	// Policy is the cluster owner's; without one, nothing is built for a call.
+	Policy Policy
+}
+
+// Policy demands signatures of commits.
+type Policy interface {
+	// Signers returns by whose keys a commit must be signed; nil if it need not be.
+	Signers(i runnerapi.Intent) (*signature.Signers, error)
 }
 
 // Client implements backend.Builds.
@@ -82,13 +91,30 @@ func New(given *rest.Config, opts Options) (*Client, error) {
 
 // Run implements backend.Builds.
 func (c *Client) Run(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
-	return c.put(ctx, key, spec, opts, func(*batchv1.Job) {}, refuse)
+	t, err := c.opts.signedTemplate(key, spec, opts.Caller)
+	if err != nil {
+		return runnerapi.Build{}, err
+	}
+	return c.put(ctx, t, key, spec, opts, func(*batchv1.Job) {}, refuse)
+}
+
+// signedTemplate makes Jobs whose pods check the signature that the policy demands.
+func (o Options) signedTemplate(key runnerapi.Key, spec runnerapi.BuildSpec, by runnerapi.Caller) (t jobTemplate, err error) {
+	i := runnerapi.Intent{
+		Command: "put-build", Access: runnerapi.Named, Runner: by.Runner, Namespace: key.Namespace, Name: key.Name, Build: &spec,
+	}
+	if o.Policy == nil {
+		return t, backend.DenyAll{}.Decide(i)
+	}
+	t = o.jobTemplate()
+	t.signers, err = o.Policy.Signers(i)
+	return t, err
 }
 
 // refuse returns what a run meets while another one is in progress.
 func refuse(_ context.Context, key runnerapi.Key, _ *batchv1.Job) error { return underWay(key) }
 
-func (c *Client) put(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions,
+func (c *Client) put(ctx context.Context, t jobTemplate, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions,
 	note func(*batchv1.Job), meet func(context.Context, runnerapi.Key, *batchv1.Job) error,
 ) (runnerapi.Build, error) {
 	if err := c.ready(ctx, key.Namespace, spec); err != nil {
@@ -100,7 +126,7 @@ func (c *Client) put(ctx context.Context, key runnerapi.Key, spec runnerapi.Buil
 	if err != nil {
 		return runnerapi.Build{}, err
 	}
-	job, err := c.opts.jobTemplate().job(key, spec, opts.Caller)
+	job, err := t.job(key, spec, opts.Caller)
 	if err != nil {
 		return runnerapi.Build{}, err
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/build"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
+	"github.com/pipeops/pipeops-vm-agent/internal/signature"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/buildkit"
@@ -81,7 +82,7 @@ func open(t *testing.T) *workshop {
 	listed := egress.Hosts{Patterns: []string{w.env.Cluster.HostIP()}}
 	w.opts = build.Options{
 		Namespace: kubetest.AgentNamespace, Image: builderImage, ToolsImage: tools,
-		Guard: egress.Guard{Hosts: func() egress.Hosts { return listed }},
+		Guard: egress.Guard{Hosts: func() egress.Hosts { return listed }}, Policy: anySigner{},
 	}
 	w.builds = w.agent()
 
@@ -107,6 +108,11 @@ func (w *workshop) login() map[string]string {
 	require.NoError(w.t, err)
 	return map[string]string{corev1.DockerConfigJsonKey: string(config)}
 }
+
+// anySigner is a policy that demands no signatures.
+type anySigner struct{}
+
+func (anySigner) Signers(runnerapi.Intent) (*signature.Signers, error) { return nil, nil }
 
 // agent is a Client with exactly the rights of the manifests.
 func (w *workshop) agent() *build.Client {

@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/build/step"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
+	"github.com/pipeops/pipeops-vm-agent/internal/signature"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -54,6 +55,7 @@ type jobTemplate struct {
 	image      string // BuildKit's
 	toolsImage string // the agent's own
 	guard      egress.Guard
+	signers    *signature.Signers // of the commit; nil if it need not be signed
 }
 
 func (o Options) jobTemplate() jobTemplate {
@@ -130,7 +132,7 @@ func (t jobTemplate) fetch(spec runnerapi.BuildSpec) corev1.Container {
 	g := spec.Git
 	args := slices.Concat([]string{
 		"--url=" + g.URL, "--branch=" + g.Ref.Branch, "--tag=" + g.Ref.Tag, "--commit=" + g.Ref.Commit, "--path=" + g.Path, "--secret=" + g.Credentials,
-	}, guardFlags(t.guard))
+	}, guardFlags(t.guard), signerFlags(t.signers))
 	container := t.tool(fetchStage, spec, args...)
 	container.VolumeMounts = append(container.VolumeMounts, commitMount)
 	if g.Credentials != "" {
@@ -146,6 +148,18 @@ func guardFlags(g egress.Guard) (flags []string) {
 	}
 	if hosts := g.Listed(); hosts.Patterns != nil {
 		flags = append(flags, "--fetch-hosts="+strings.Join(hosts.Patterns, ","))
+	}
+	return flags
+}
+
+// signerFlags returns the flags by which the step checks the commit's signature.
+func signerFlags(s *signature.Signers) (flags []string) {
+	if s == nil {
+		return nil
+	}
+	flags = []string{"--signers=" + s.Source}
+	for _, k := range s.Keys {
+		flags = append(flags, "--signer="+k.Text)
 	}
 	return flags
 }

@@ -201,7 +201,7 @@ func tool(t *testing.T, env *kubetest.Env) *build.Client {
 		require.NoError(t, client.IgnoreAlreadyExists(env.Client.Create(t.Context(), s)))
 	}
 	c, err := build.New(env.Agent, build.Options{
-		Namespace: kubetest.AgentNamespace, Image: builderImage, ToolsImage: "pipeops/agent:v1", Guard: egress.Guard{Hosts: egress.EveryHost},
+		Namespace: kubetest.AgentNamespace, Image: builderImage, ToolsImage: "pipeops/agent:v1", Guard: egress.Guard{Hosts: egress.EveryHost}, Policy: anySigner{},
 	})
 	require.NoError(t, err)
 	return c

@@ -154,7 +154,7 @@ func (f *follower) start() {
 		Lease: 2 * time.Second, Led: func() { f.keeper.Wake() }})
 	require.NoError(f.t, err)
 	f.engine = engine
-	f.keeper = source.New(f.policy.Decide, source.Config{
+	f.keeper = source.New(f.policy, source.Config{
 		Guard: gitserver.Guard,
 		REST:  f.env.Agent, Namespace: kubetest.AgentNamespace, Apps: engine, Builds: f.agent(),
 		Leads: engine.Leads, Log: zerolog.New(zerolog.NewTestWriter(f.t)),

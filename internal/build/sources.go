@@ -17,10 +17,10 @@ import (
 const sourceNote = "pipeops.io/build-source"
 
 // Supersede is like Run, and first ends a run in progress, which would otherwise block the new
-// one. It records the run's source.
+// one. It records the run's source, which has checked the commit's signature.
 func (c *Client) Supersede(ctx context.Context, source, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
 	note := func(job *batchv1.Job) { job.Annotations[sourceNote] = source.String() }
-	return c.put(ctx, key, spec, opts, note, func(ctx context.Context, _ runnerapi.Key, other *batchv1.Job) error {
+	return c.put(ctx, c.opts.jobTemplate(), key, spec, opts, note, func(ctx context.Context, _ runnerapi.Key, other *batchv1.Job) error {
 		if opts.DryRun {
 			return nil
 		}

@@ -94,6 +94,9 @@ type Rule struct {
 	// Record makes the agent record each exec session. Where it cannot record, as over the
 	// Kubernetes API, it refuses the session.
 	Record bool `json:"record,omitempty"`
+	// Signers are public keys, by one of which each commit from Git, or the tag that is followed to
+	// it, must be signed: SSH's or OpenPGP's. Absent, commits need no signature.
+	Signers []string `json:"signers,omitzero"`
 	// Approval is how long a command waits for an approval by the cluster's owner, and how long an
 	// approval is good: a duration such as 10m. Absent, commands need none. Reads never do.
 	Approval string `json:"approval,omitempty"`
@@ -144,6 +147,9 @@ const putRelease, rollbackRelease = "put-release", "rollback-release"
 
 // sessionCommands are the commands that record is about: they run commands in containers.
 var sessionCommands = []string{runnerapi.ExecCall, runnerapi.KubernetesCall}
+
+// signedCommands are the commands that signers bounds: what they begin fetches from Git.
+var signedCommands = []string{"put-source", "put-build"}
 
 // lookupCommands are the commands that lookups bounds: they execute templates.
 var lookupCommands = []string{putRelease}

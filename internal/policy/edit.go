@@ -79,7 +79,7 @@ func (r Rule) boundedBy(was Rule) Rule {
 		r.Rights, r.Lookups, r.Annotations = kept(r.Rights, was.Rights), kept(r.Lookups, was.Lookups), kept(r.Annotations, was.Annotations)
 	}
 	r.Images, r.Hosts, r.Kinds = kept(r.Images, was.Images), kept(r.Hosts, was.Hosts), kept(r.Kinds, was.Kinds)
-	r.Placement = kept(r.Placement, was.Placement)
+	r.Placement, r.Signers = kept(r.Placement, was.Placement), kept(r.Signers, was.Signers)
 	if r.Approval == "" {
 		r.Approval, r.ApproveUnseen = was.Approval, was.ApproveUnseen
 	}

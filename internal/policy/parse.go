@@ -217,6 +217,7 @@ func (c *checking) rule(at string, r Rule) {
 	if r.Record && !slices.ContainsFunc(sessionCommands, func(c string) bool { return slices.Contains(r.Commands, c) }) {
 		c.add(at+".record", "is about %s, of which the rule's commands have to name one", strings.Join(sessionCommands, " and "))
 	}
+	c.signers(at+".signers", r)
 	c.required(at+".visitors", r.Visitors)
 	c.approval(at+".approval", r.Approval)
 	if r.ApproveUnseen && r.Approval == "" {
@@ -224,14 +225,14 @@ func (c *checking) rule(at string, r Rule) {
 	}
 	c.kubernetes(at, r)
 	if r.Deny && r.bounded() {
-		c.add(at+".deny", "a rule that denies takes no images, charts, hosts, public, visitors, annotations, placement, maxReplicas, maxResources, kinds, rights, lookups, record and approval: it has nothing to bound")
+		c.add(at+".deny", "a rule that denies takes no images, charts, hosts, public, visitors, annotations, placement, maxReplicas, maxResources, kinds, rights, lookups, signers, record and approval: it has nothing to bound")
 	}
 }
 
 // bounded reports whether the rule bounds what a command brings.
 func (r Rule) bounded() bool {
 	return r.Images != nil || r.Charts != nil || r.Hosts != nil || r.Public != nil || r.Visitors != "" || r.Annotations != nil || r.Placement != nil || r.MaxReplicas != nil || r.MaxResources != nil ||
-		r.Kinds != nil || r.Rights != nil || r.Lookups != nil || r.Record || r.Approval != ""
+		r.Kinds != nil || r.Rights != nil || r.Lookups != nil || r.Signers != nil || r.Record || r.Approval != ""
 }
 
 // required checks a field that is absent, or has this value.

@@ -27,6 +27,11 @@ func (d Document) Summary() (lines []string) {
 			lines = append(lines, fmt.Sprintf("rule %q: commands wait for an approval, for %s%s", r.Name, r.Approval, unseen(r)))
 		}
 	}
+	for _, r := range d.Rules {
+		if r.Signers != nil {
+			lines = append(lines, fmt.Sprintf("rule %q: commits are signed by %s, or refused", r.Name, orNone(r.signerNames(), "no key")))
+		}
+	}
 	for _, t := range d.Trust {
 		lines = append(lines, t.summary()...)
 	}

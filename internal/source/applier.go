@@ -18,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/memory"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
+	"github.com/pipeops/pipeops-vm-agent/internal/signature"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
@@ -48,7 +49,7 @@ type brought struct {
 // source.
 type applier struct {
 	Config
-	decide  func(runnerapi.Intent) error // nil denies
+	policy  Policy // nil denies
 	cluster *cluster
 	journal *journal
 }
@@ -89,18 +90,45 @@ func folder(s runnerapi.SourceSpec) string {
 
 // allowed asks the cluster owner's policy as for a call of the Runner that put the source.
 func (a *applier) allowed(o *object, i runnerapi.Intent) error {
+	return a.decided(inNameOf(o, i))
+}
+
+func (a *applier) decided(i runnerapi.Intent) error {
+	if a.policy == nil {
+		return backend.DenyAll{}.Decide(i)
+	}
+	return a.policy.Decide(i)
+}
+
+// inNameOf returns the intent as one of the Runner that put the source.
+func inNameOf(o *object, i runnerapi.Intent) runnerapi.Intent {
 	i.Runner = o.caller().Runner
 	if i.Namespace == "" && i.Command != applyManifests {
 		i.Namespace = o.Namespace
 	}
-	return a.decided(i)
+	return i
 }
 
-func (a *applier) decided(i runnerapi.Intent) error {
-	if a.decide == nil {
-		return backend.DenyAll{}.Decide(i)
+// putIntent is what the policy is asked about a source at each look. The call that put the source had
+// its approval, where the policy requires one.
+var putIntent = runnerapi.Intent{Command: putSource, Access: runnerapi.Named, Approved: true}
+
+// signers returns by whose keys the source's commits must be signed: by one of each.
+func (a *applier) signers(o *object) (all []signature.Signers, err error) {
+	intents := []runnerapi.Intent{putIntent}
+	if o.Spec.Build != nil {
+		intents = append(intents, buildIntent(o, o.Spec.BuildSpec("", "")))
 	}
-	return a.decide(i)
+	for _, i := range intents {
+		s, err := a.policy.Signers(inNameOf(o, i))
+		if err != nil {
+			return nil, err
+		}
+		if s != nil {
+			all = append(all, *s)
+		}
+	}
+	return all, nil
 }
 
 // bare returns the repository without credentials.
@@ -108,11 +136,13 @@ func (a *applier) bare(o *object) git.Remote {
 	return git.Remote{URL: o.Spec.URL, Namespace: o.Namespace, Proxy: a.Proxy, Guard: a.Guard}
 }
 
-// remote returns the repository, with the credentials of the Secret that the spec names.
+// remote returns the repository, with the credentials of the Secret that the spec names, and the
+// signers that the policy demands.
 func (a *applier) remote(ctx context.Context, o *object) (git.Remote, error) {
 	r := a.bare(o)
-	if o.Spec.Credentials == "" {
-		return r, nil
+	var err error
+	if r.Signers, err = a.signers(o); err != nil || o.Spec.Credentials == "" {
+		return r, err
 	}
 	u, err := runnerapi.ParseGitURL(o.Spec.URL)
 	if err != nil {

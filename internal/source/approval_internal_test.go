@@ -18,18 +18,26 @@ func TestSource_ContinuesWithApproval(t *testing.T) {
 	p := policy.New("policy.yaml")
 	p.Set(doc, nil)
 	var passed bool
-	a := &applier{decide: func(i runnerapi.Intent) error {
-		if err := p.Decide(i); err != nil {
-			return err
-		}
-		passed = true
-		return errors.New("enough")
-	}}
+	a := &applier{policy: enough{p, &passed}}
 	_, err = (&reconciler{applier: a}).attempt(t.Context(), &object{}, false)
 	require.ErrorContains(t, err, "enough")
 	require.True(t, passed)
 	err = a.allowed(&object{}, runnerapi.Intent{Command: putApp, Access: runnerapi.Writes, App: &runnerapi.AppSpec{}})
 	require.ErrorContains(t, err, "approval")
+}
+
+// enough refuses what the policy allows, and notes that.
+type enough struct {
+	*policy.Policy
+	passed *bool
+}
+
+func (e enough) Decide(i runnerapi.Intent) error {
+	if err := e.Policy.Decide(i); err != nil {
+		return err
+	}
+	*e.passed = true
+	return errors.New("enough")
 }
 
 func TestNew_DeniesWithoutPolicy(t *testing.T) {

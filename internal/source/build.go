@@ -89,7 +89,8 @@ func (b *builder) goOn(ctx context.Context, o *object, out brought) (brought, er
 	if err := b.see(ctx, o, &out); err != nil || out.building() {
 		return out, err
 	}
-	_, text, err := b.appText(ctx, o, runnerapi.GitRef{Commit: out.commit}, "")
+	// The tag's signature may stand for the commit's.
+	_, text, err := b.appText(ctx, o, runnerapi.GitRef{Commit: out.commit, Tag: o.Spec.Ref.Tag}, "")
 	var g *git.Error
 	switch {
 	case errors.As(err, &g) && g.Reason == git.RefMissing: // a server that only serves the newest commit of a ref
@@ -108,7 +109,7 @@ func (b *builder) appText(ctx context.Context, o *object, ref runnerapi.GitRef, 
 	}
 	if o.Spec.AppSpec != "" {
 		commit := ref.Commit
-		if commit == "" {
+		if commit == "" || len(remote.Signers) > 0 {
 			commit, err = git.Resolve(ctx, remote, ref, b.applier.Limits)
 		}
 		return commit, []byte(o.Spec.AppSpec), err
@@ -208,11 +209,16 @@ func (b *builder) supersede(ctx context.Context, o *object, commit, run string, 
 		return runnerapi.Build{}, runnerapi.NotSupported("leave build out, and name an image", "this agent builds nothing")
 	}
 	key, spec := o.wire().BuildKey(), o.Spec.BuildSpec(commit, run)
-	if err := b.applier.allowed(o, runnerapi.Intent{Command: putBuild, Access: runnerapi.Named, Namespace: key.Namespace, Build: &spec}); err != nil {
+	if err := b.applier.allowed(o, buildIntent(o, spec)); err != nil {
 		return runnerapi.Build{}, err
 	}
 	build, err := b.builds.Supersede(ctx, o.key(), key, spec, runnerapi.WriteOptions{DryRun: dryRun, Caller: o.caller()})
 	return build, inBuild(err)
+}
+
+// buildIntent is what the policy is asked about a source's build.
+func buildIntent(o *object, spec runnerapi.BuildSpec) runnerapi.Intent {
+	return runnerapi.Intent{Command: putBuild, Access: runnerapi.Named, Namespace: o.wire().BuildKey().Namespace, Build: &spec}
 }
 
 // inBuild renames a field of a build to the source's field.

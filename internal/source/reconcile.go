@@ -72,10 +72,6 @@ func (r *reconciler) reconcile(ctx context.Context, o *object) (runnerapi.Source
 	return r.withHealth(ctx, o, s, spread(every))
 }
 
-// putIntent asks whether the Runner may still follow a repository. The call that put the source had
-// its approval, where the policy requires one.
-var putIntent = runnerapi.Intent{Command: putSource, Access: runnerapi.Named, Approved: true}
-
 // attempt gets the newest commit, and applies it unless it is applied already.
 func (r *reconciler) attempt(ctx context.Context, o *object, dryRun bool) (brought, error) {
 	if err := r.applier.allowed(o, putIntent); err != nil {

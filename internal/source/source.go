@@ -23,6 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
+	"github.com/pipeops/pipeops-vm-agent/internal/signature"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -118,15 +119,22 @@ type Keeper struct {
 
 var _ backend.Sources = (*Keeper)(nil)
 
-// New returns a Keeper. It makes no requests before Run or a call. decide is the cluster owner's
-// policy; if it is nil, the Keeper brings nothing.
-func New(decide func(runnerapi.Intent) error, c Config) *Keeper {
+// Policy is the cluster owner's policy.
+type Policy interface {
+	Decide(i runnerapi.Intent) error
+	// Signers returns by whose keys commits must be signed; nil if they need not be.
+	Signers(i runnerapi.Intent) (*signature.Signers, error)
+}
+
+// New returns a Keeper. It makes no requests before Run or a call. Without a policy, the Keeper
+// brings nothing.
+func New(policy Policy, c Config) *Keeper {
 	if c.Limits == (git.Limits{}) {
 		c.Limits = git.DefaultLimits
 	}
 	cluster := &cluster{rest: c.REST, namespace: c.Namespace, namespaces: c.Namespaces, log: c.Log}
 	journal := &journal{audit: c.Audit, begin: c.Before, now: time.Now}
-	applier := &applier{Config: c, decide: decide, cluster: cluster, journal: journal}
+	applier := &applier{Config: c, policy: policy, cluster: cluster, journal: journal}
 	builder := &builder{builds: c.Builds, applier: applier, journal: journal}
 	cleanup := &buildCleanup{builds: c.Builds, cluster: cluster, log: c.Log}
 	revoked := &revokedRunners{}

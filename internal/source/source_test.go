@@ -167,7 +167,7 @@ func openWith(t *testing.T, env *kubetest.Env, builds source.Builds, by ...clock
 
 // start starts a keeper.
 func (p *place) start() {
-	p.keeper = source.New(p.policy.Decide, p.config)
+	p.keeper = source.New(p.policy, p.config)
 	for _, c := range p.clock {
 		p.keeper.UseClock(c)
 	}
@@ -410,7 +410,7 @@ func TestSource_DelayedDeleteSparesNewer(t *testing.T) {
 			return true
 		}
 		asked = true
-		p.keeper = source.New(p.policy.Decide, p.config) // another replica
+		p.keeper = source.New(p.policy, p.config) // another replica
 		require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))
 		put()
 		p.keeper = mine

@@ -11,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/internal/signature"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -26,13 +27,16 @@ func newBuild() *cobra.Command {
 }
 
 func newBuildFetch() *cobra.Command {
-	guard := &guardFlags{}
+	guard, signers := &guardFlags{}, &signerFlags{}
 	f := step.Fetch{Dir: step.Work, CommitDir: step.CommitDir, SecretDir: step.GitSecret, ProxyOfEnv: true}
 	cmd := &cobra.Command{
 		Use: "fetch", Short: "Fetch the files of a commit", Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if f.Guard, err = guard.read(); err != nil {
+				return wrong(err)
+			}
+			if f.Signers, err = signers.read(); err != nil {
 				return wrong(err)
 			}
 			f.Out = cmd.OutOrStdout()
@@ -47,7 +51,34 @@ func newBuildFetch() *cobra.Command {
 	fl.StringVar(&f.Path, "path", "", "directory in the repository that is the build context")
 	fl.StringVar(&f.Secret, "secret", "", "name of the Secret whose keys are in "+step.GitSecret)
 	guard.add(fl)
+	signers.add(fl)
 	return cmd
+}
+
+// signerFlags are how the agent passes on by whose keys the commit must be signed.
+type signerFlags struct {
+	source string
+	keys   []string
+}
+
+func (s *signerFlags) add(fl *pflag.FlagSet) {
+	fl.StringVar(&s.source, "signers", "", "where the policy demands a signed commit (default: it demands none)")
+	fl.StringArrayVar(&s.keys, "signer", nil, "public key that may have signed the commit; may be repeated")
+}
+
+func (s *signerFlags) read() ([]signature.Signers, error) {
+	if s.source == "" {
+		return nil, nil
+	}
+	signers := signature.Signers{Source: s.source}
+	for _, text := range s.keys {
+		key, err := signature.ReadKey(text)
+		if err != nil {
+			return nil, fmt.Errorf("--signer: %w", err)
+		}
+		signers.Keys = append(signers.Keys, key)
+	}
+	return []signature.Signers{signers}, nil
 }
 
 // guardFlags are how the agent passes its guard on to the step.

@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/signature"
 )
 
 // TestBuildFetch_ReadsGuard in the form in which internal/build writes it.
@@ -33,4 +35,28 @@ func TestBuildFetch_ReadsGuard(t *testing.T) {
 	}
 	_, err := (&guardFlags{addresses: []string{"localhost"}}).read()
 	require.ErrorContains(t, err, "--fetch-addresses: \"localhost\" is neither a network nor an address (fix: ")
+}
+
+// TestBuildFetch_ReadsSigners in the form in which internal/build writes them.
+func TestBuildFetch_ReadsSigners(t *testing.T) {
+	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINNwMHM8lLcve+HMdKmjaanRnkdOE0Sm3ZUxkjv5LTgg ann, bob@example.com"
+	read := func(args ...string) ([]signature.Signers, error) {
+		signers, fl := &signerFlags{}, pflag.NewFlagSet("fetch", pflag.ContinueOnError)
+		signers.add(fl)
+		require.NoError(t, fl.Parse(args))
+		return signers.read()
+	}
+	all, err := read()
+	require.NoError(t, err)
+	assert.Empty(t, all)
+	all, err = read("--signers=the policy", "--signer="+key)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	assert.Equal(t, "the policy", all[0].Source)
+	assert.Len(t, all[0].Keys, 1)
+	all, err = read("--signers=the policy")
+	require.NoError(t, err)
+	assert.Len(t, all, 1, "no key signs: nothing is accepted")
+	_, err = read("--signers=the policy", "--signer=ann")
+	require.ErrorContains(t, err, "--signer: is not a public key")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
+	"github.com/pipeops/pipeops-vm-agent/internal/signature"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -31,11 +32,12 @@ type Fetch struct {
 	SecretDir  string // GitSecret
 	ProxyOfEnv bool   // go through the proxy that the environment names
 	Guard      egress.Guard
+	Signers    []signature.Signers // by whose keys the commit must be signed
 }
 
 // Run returns the commit whose files are in the context now.
 func (f Fetch) Run(ctx context.Context) (Result, error) {
-	remote := git.Remote{URL: f.URL, Guard: f.Guard}
+	remote := git.Remote{URL: f.URL, Guard: f.Guard, Signers: f.Signers}
 	if f.ProxyOfEnv {
 		remote.Proxy = proxy.FromEnvironment()
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/build/step"
+	"github.com/pipeops/pipeops-vm-agent/internal/signature"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
 )
@@ -80,6 +81,7 @@ func TestFetch_FolderOfCommit(t *testing.T) {
 		"ref_not_found":           func(f *step.Fetch) { f.Ref.Branch = "elsewhere" },
 		"path_not_found":          func(f *step.Fetch) { f.Path = "nowhere" },
 		"certificate_not_trusted": func(f *step.Fetch) { f.Secret = "" },
+		"commit_unsigned":         func(f *step.Fetch) { f.Signers = []signature.Signers{{}} },
 		"credentials_invalid":     func(f *step.Fetch) { f.SecretDir = secret(t, map[string]string{"username": user}) },
 	} {
 		f := fetch

@@ -69,6 +69,42 @@ var sources = []Entry{
 		"docs/reference/configuration.md",
 	},
 	{
+		"PO-5012", "commit_unsigned", "Commit not signed",
+		"The policy has `signers`, and neither the commit nor its tag is signed.",
+		"Sign the commit with a listed key, and push it.",
+		"docs/reference/policy.md#signed-commits-signers",
+	},
+	{
+		"PO-5013", "signer_not_listed", "Signer not listed",
+		"A key that the `signers` of the policy do not have signed the commit.",
+		"Sign with a listed key, or ask the owner to add this one.",
+		"docs/reference/policy.md#signed-commits-signers",
+	},
+	{
+		"PO-5014", "signature_mismatch", "Signature does not match",
+		"The commit or its signature was altered, or the signature is of another object.",
+		"Find out who pushed it. Then sign the commit again.",
+		"docs/reference/policy.md#signed-commits-signers",
+	},
+	{
+		"PO-5015", "signing_key_expired", "Signing key expired",
+		"The OpenPGP key or signature has expired.",
+		"Renew the key, and have the owner put it into the policy again.",
+		"docs/reference/policy.md#signed-commits-signers",
+	},
+	{
+		"PO-5016", "signing_key_revoked", "Signing key revoked",
+		"The policy has the OpenPGP key as a revoked one.",
+		"Sign with another key.",
+		"docs/reference/policy.md#signed-commits-signers",
+	},
+	{
+		"PO-5017", "signature_not_supported", "Signature not supported",
+		"The signature is X.509, uses SHA-1, or has a form that the agent does not verify.",
+		"Sign with SSH or OpenPGP, and SHA-256 or better.",
+		"docs/reference/policy.md#signed-commits-signers",
+	},
+	{
 		"PO-5020", "report_refused", "Report refused",
 		"The forge does not take the state of a commit: it is of another kind, or does not have the commit.",
 		"Correct report.forge, and report.api if the source has one.",

@@ -16,10 +16,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/storage/memory"
 
-	"github.com/go-git/go-git/v5/plumbing/format/packfile"
-
-	"bytes"
-
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -43,26 +39,15 @@ func Checkout(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, dir s
 		return "", err
 	}
 	defer at.close()
-	pack, err := download(ctx, at, l)
+	pack, err := download(ctx, at, smallFiles(l), l)
 	if err != nil {
 		return "", err
 	}
-	return checkOut(pack, at.hash, folder, dir, l)
+	return at.checkOut(pack, folder, dir, l)
 }
 
-func checkOut(pack []byte, want plumbing.Hash, folder, dir string, l Limits) (string, error) {
-	if err := weigh(pack, l); err != nil {
-		return "", err
-	}
-	store := memory.NewStorage()
-	parser, err := packfile.NewParserWithStorage(packfile.NewScanner(bytes.NewReader(pack)), store)
-	if err == nil {
-		_, err = parser.Parse()
-	}
-	if err != nil {
-		return "", broken(err)
-	}
-	commit, err := commitOf(store, want)
+func (at *located) checkOut(pack []byte, folder, dir string, l Limits) (string, error) {
+	store, commit, err := at.open(pack, l)
 	if err != nil {
 		return "", err
 	}

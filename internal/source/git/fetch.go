@@ -17,6 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/memory"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
+	"github.com/pipeops/pipeops-vm-agent/internal/signature"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -30,6 +31,8 @@ type Remote struct {
 	Proxy proxy.Func
 	// Guard decides to which hosts and addresses the agent connects.
 	Guard egress.Guard
+	// Signers are by whose keys a commit must be signed: by one of each. None, if it need not be.
+	Signers []signature.Signers
 }
 
 // CheckHost returns an error if the guard refuses the repository's host. It contacts no server.
@@ -53,9 +56,9 @@ type session interface {
 }
 
 // Fetch resolves the ref to a commit and, unless that is the known one, fetches its files: those of
-// one folder, or all if the folder is empty. It returns nil files for the known commit. Its errors
-// are *Error, except the context's and those of internal/memory, in which it reserves what the
-// limits allow.
+// one folder, or all if the folder is empty. It returns nil files for the known commit, whose
+// signature it checks again: the signers may be others by now. Its errors are *Error, except the
+// context's and those of internal/memory, in which it reserves what the limits allow.
 func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known string, l Limits) (commit string, files Files, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Time)
 	defer cancel()
@@ -65,9 +68,9 @@ func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known st
 	}
 	defer at.close()
 	if at.hash.String() == known {
-		return known, nil, nil
+		return known, nil, at.checkSigned(ctx, l)
 	}
-	pack, err := reserved(ctx, r.Namespace, at, l)
+	pack, err := reserved(ctx, at, smallFiles(l), l)
 	if err != nil {
 		return "", nil, err
 	}
@@ -77,10 +80,10 @@ func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known st
 		return "", nil, err
 	}
 	defer hold.Release()
-	return unpack(pack, at.hash, folder, l)
+	return at.unpack(pack, folder, l)
 }
 
-// Resolve resolves the ref to a commit without fetching it. Its errors are those of Fetch.
+// Resolve resolves the ref to a commit without fetching its files. Its errors are those of Fetch.
 func Resolve(ctx context.Context, r Remote, ref runnerapi.GitRef, l Limits) (commit string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Time)
 	defer cancel()
@@ -89,6 +92,9 @@ func Resolve(ctx context.Context, r Remote, ref runnerapi.GitRef, l Limits) (com
 		return "", err
 	}
 	defer at.close()
+	if err := at.checkSigned(ctx, l); err != nil {
+		return "", err
+	}
 	return at.hash.String(), nil
 }
 
@@ -97,7 +103,11 @@ type located struct {
 	session
 	refs *packp.AdvRefs
 	hash plumbing.Hash
-	host string
+	// tag is the annotated tag that leads to the commit, if its signature counts; else zero.
+	tag     plumbing.Hash
+	tagName string
+	host    string
+	remote  Remote
 }
 
 // locate resolves the ref to a commit. The caller closes the result.
@@ -106,7 +116,7 @@ func locate(ctx context.Context, r Remote, ref runnerapi.GitRef, l Limits) (*loc
 	if err != nil {
 		return nil, failed(NotGit, "correct url", "url %v", err)
 	}
-	at := &located{session: newSession(u, r, l), host: u.Host}
+	at := &located{session: newSession(u, r, l), host: u.Host, remote: r}
 	if at.refs, err = at.advertised(ctx, ref); err == nil {
 		at.hash, err = resolve(at.refs, ref)
 	}
@@ -114,6 +124,7 @@ func locate(ctx context.Context, r Remote, ref runnerapi.GitRef, l Limits) (*loc
 		at.close()
 		return nil, err
 	}
+	at.followTag(ref)
 	return at, nil
 }
 
@@ -163,20 +174,28 @@ func resolve(refs *packp.AdvRefs, ref runnerapi.GitRef) (plumbing.Hash, error) {
 }
 
 // reserved gets a pack within the memory for it. A slow server holds up no more than that.
-func reserved(ctx context.Context, namespace string, at *located, l Limits) ([]byte, error) {
-	hold, err := memory.AcquireSlow(ctx, namespace, "a commit of "+at.host, l.Pack)
+func reserved(ctx context.Context, at *located, filter packp.Filter, l Limits) ([]byte, error) {
+	hold, err := memory.AcquireSlow(ctx, at.remote.Namespace, "a commit of "+at.host, l.Pack)
 	if err != nil {
 		return nil, err
 	}
 	defer hold.Release()
-	return download(ctx, at, l)
+	return download(ctx, at, filter, l)
 }
 
-// download gets the pack of one commit without its history.
-func download(ctx context.Context, at *located, l Limits) ([]byte, error) {
-	request, err := requestFor(at.refs.Capabilities, at.hash, l)
+// smallFiles leaves out files that are too large to be wanted.
+func smallFiles(l Limits) packp.Filter {
+	return packp.FilterBlobLimit(uint64(l.File), packp.BlobLimitPrefixNone) //nolint:gosec // a limit of ours, above zero
+}
+
+// download gets the pack of one commit without its history, and its tag if that is wanted.
+func download(ctx context.Context, at *located, filter packp.Filter, l Limits) ([]byte, error) {
+	request, err := requestFor(at.refs.Capabilities, filter)
 	if err != nil {
 		return nil, err
+	}
+	if request.Wants = []plumbing.Hash{at.hash}; !at.tag.IsZero() {
+		request.Wants = append(request.Wants, at.tag)
 	}
 	var body bytes.Buffer
 	if err := request.UploadRequest.Encode(&body); err != nil {
@@ -204,9 +223,9 @@ func download(ctx context.Context, at *located, l Limits) ([]byte, error) {
 	return pack, nil
 }
 
-// requestFor asks for one commit: no history, and no file that is too large to be wanted
-// where the server can leave it out.
-func requestFor(has *capability.List, want plumbing.Hash, l Limits) (*packp.UploadPackRequest, error) {
+// requestFor asks for no history, and for nothing that the filter leaves out where the server can
+// leave it out.
+func requestFor(has *capability.List, filter packp.Filter) (*packp.UploadPackRequest, error) {
 	if !has.Supports(capability.Shallow) {
 		return nil, failed(NotGit, "use a server that has the capability shallow", "the server gives no commit without all its history")
 	}
@@ -219,14 +238,14 @@ func requestFor(has *capability.List, want plumbing.Hash, l Limits) (*packp.Uplo
 	}
 	if has.Supports(capability.Filter) {
 		set = append(set, capability.Filter)
-		r.Filter = packp.FilterBlobLimit(uint64(l.File), packp.BlobLimitPrefixNone) //nolint:gosec // a limit of ours, above zero
+		r.Filter = filter
 	}
 	for _, c := range set {
 		if err := r.Capabilities.Set(c); err != nil {
 			return nil, fmt.Errorf("ask for %s: %w", c, err)
 		}
 	}
-	r.Wants, r.Depth = []plumbing.Hash{want}, packp.DepthCommits(1)
+	r.Depth = packp.DepthCommits(1)
 	return r, nil
 }
 

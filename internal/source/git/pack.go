@@ -35,10 +35,20 @@ const (
 	maxDepth = 64
 )
 
-// unpack takes the files of a commit, or of the tag that leads to it, out of a pack.
-func unpack(pack []byte, want plumbing.Hash, folder string, l Limits) (string, Files, error) {
-	if err := weigh(pack, l); err != nil {
+// unpack takes the files of the commit, or of the tag that leads to it, out of a pack.
+func (at *located) unpack(pack []byte, folder string, l Limits) (string, Files, error) {
+	store, commit, err := at.open(pack, l)
+	if err != nil {
 		return "", nil, err
+	}
+	files, err := collect(store, commit, folder, l)
+	return commit.Hash.String(), files, err
+}
+
+// open reads the objects of a pack, and returns the commit, whose signature it has checked.
+func (at *located) open(pack []byte, l Limits) (*memory.Storage, *object.Commit, error) {
+	if err := weigh(pack, l); err != nil {
+		return nil, nil, err
 	}
 	store := memory.NewStorage()
 	parser, err := packfile.NewParserWithStorage(packfile.NewScanner(bytes.NewReader(pack)), store)
@@ -46,14 +56,13 @@ func unpack(pack []byte, want plumbing.Hash, folder string, l Limits) (string, F
 		_, err = parser.Parse()
 	}
 	if err != nil {
-		return "", nil, broken(err)
+		return nil, nil, broken(err)
 	}
-	commit, err := commitOf(store, want)
-	if err != nil {
-		return "", nil, err
+	commit, err := commitOf(store, at.hash)
+	if err == nil {
+		err = at.verify(store, commit)
 	}
-	files, err := collect(store, commit, folder, l)
-	return commit.Hash.String(), files, err
+	return store, commit, err
 }
 
 func broken(err error) error {

@@ -1,0 +1,56 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/signature"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Signers returns by whose keys the commits must be signed that a command fetches; nil if they need
+// not be. The error is why the command is refused.
+func (p *Policy) Signers(i runnerapi.Intent) (*signature.Signers, error) {
+	rule, err := p.rule(i)
+	if err != nil || rule.Signers == nil {
+		return nil, err
+	}
+	s := rule.signers()
+	s.Source = fmt.Sprintf("signers of rule %q in %s", rule.Name, p.source)
+	return &s, nil
+}
+
+// signers returns the keys of a rule that was validated.
+func (r Rule) signers() (s signature.Signers) {
+	for _, text := range r.Signers {
+		if key, err := signature.ReadKey(text); err == nil {
+			s.Keys = append(s.Keys, key)
+		}
+	}
+	return s
+}
+
+func (r Rule) signerNames() (names []string) {
+	for _, key := range r.signers().Keys {
+		names = append(names, key.String())
+	}
+	return names
+}
+
+// signers checks the keys of a rule. A key that has expired is none that is wrong: the policy must
+// not become invalid by time.
+func (c *checking) signers(field string, r Rule) {
+	if r.Signers != nil && !slices.ContainsFunc(signedCommands, func(name string) bool { return slices.Contains(r.Commands, name) }) {
+		c.add(field, "bounds %s, of which the rule's commands have to name one", strings.Join(signedCommands, " and "))
+	}
+	if r.Signers != nil && len(r.Signers) == 0 || len(r.Signers) > signature.MaxKeys {
+		c.add(field, "has to have 1 to %d keys; leave it out if commits need not be signed", signature.MaxKeys)
+		return
+	}
+	for n, text := range r.Signers {
+		if _, err := signature.ReadKey(text); err != nil {
+			c.add(fmt.Sprintf("%s[%d]", field, n), "%v", err)
+		}
+	}
+}
