@@ -84,11 +84,12 @@ func Calls() map[string][]Right {
 		"kubernetes-api":   {forUsers("users", "impersonate"), forUsers("groups", "impersonate")},
 		"list-events":      {admitted, on("events", "list")},
 
-		"put-source":    {admitted, forSources(sources, "get", "create", "update")},
-		"get-source":    {admitted, forSources(sources, "get")},
-		"sync-source":   {admitted, forSources(sources, "patch")},
-		"delete-source": {admitted, forSources(sources, "get", "delete")},
-		"list-sources":  {admitted, forSources(sources, "list")},
+		"put-source":      {admitted, forSources(sources, "get", "create", "update")},
+		"get-source":      {admitted, forSources(sources, "get")},
+		"sync-source":     {admitted, forSources(sources, "patch")},
+		"rollback-source": {admitted, forSources(sources, "get", "update")},
+		"delete-source":   {admitted, forSources(sources, "get", "delete")},
+		"list-sources":    {admitted, forSources(sources, "list")},
 
 		"get-cluster":     {on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")},
 		"list-namespaces": {on(namespaces, "list"), on(apps, "list")},

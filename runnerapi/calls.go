@@ -312,6 +312,10 @@ func Calls() []Call {
 			"POST", sourceRoute + "/sync", "sync-source", Writes, []string{"Sources().Sync"}, "source sync", same, "",
 			"pipeops-runner source sync shop web",
 		}, {
+			"POST", sourceRoute + "/rollback", "rollback-source", Writes, []string{"Sources().Rollback"}, "source rollback", byKey,
+			`{"commit":"0a1b2c3d4e5f"}`,
+			"pipeops-runner source rollback shop web",
+		}, {
 			"DELETE", sourceRoute, "delete-source", Writes, []string{"Sources().Delete"}, "source delete", thenGone, "",
 			"pipeops-runner source delete shop web",
 		},

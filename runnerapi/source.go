@@ -113,12 +113,76 @@ type SourceStatus struct {
 	CheckedAt          string             `json:"checkedAt,omitempty" doc:"When the repository was asked last (RFC 3339)."`
 	AppliedAt          string             `json:"appliedAt,omitempty" doc:"When the commit was applied."`
 	Build              *SourceBuildStatus `json:"build,omitempty" doc:"Where build is set: the newest build. The image that runs is in the App's revision."`
+	Hold               *SourceHold        `json:"hold,omitempty" doc:"After a rollback: where it is held; absent while it follows the repository."`
+	History            []SourceCommit     `json:"history,omitempty" doc:"The last commits that were applied, the newest first: ten at most."`
 	Health             *SourceHealth      `json:"health,omitempty" doc:"How that is which was applied; absent while it is ready."`
 	Error              *SourceError       `json:"error,omitempty" doc:"What went wrong last; absent once it is well."`
 	Suspension         *SourceSuspension  `json:"suspension,omitempty" doc:"Why the agent does not follow it although its spec does not suspend it; absent otherwise."`
 	Conditions         []Condition        `json:"conditions,omitempty" doc:"Its state in the form that Kubernetes' tools read."`
 	// Report is written by its own sender, after the rest.
 	Report *SourceReportStatus `json:"report,omitempty" doc:"Where report is set: what the forge has accepted."`
+}
+
+// SourceHold is the commit to which a source was rolled back.
+type SourceHold struct {
+	Commit string `json:"commit" doc:"The commit that it is held at."`
+	After  string `json:"after,omitempty" doc:"The newest commit at the rollback: the source is held until there is another one; absent until the repository was asked."`
+	Since  string `json:"since" doc:"When the agent came to it (RFC 3339)."`
+}
+
+// SourceCommit is a commit that was applied.
+type SourceCommit struct {
+	Commit    string `json:"commit"`
+	AppliedAt string `json:"appliedAt" doc:"When it was applied (RFC 3339)."`
+	Revision  int64  `json:"revision,omitempty" doc:"For app: the App's revision that it became."`
+}
+
+// SourceRollback is where a source is to go back to.
+type SourceRollback struct {
+	Commit string `json:"commit,omitempty" maxLength:"40" pattern:"^[0-9a-f]{7,40}$" doc:"A commit of status.history, by 7 digits or more; the one that was applied before the current one when empty." example:"0a1b2c3d4e5f"`
+}
+
+// maxSourceHistory bounds the commits that a source remembers.
+const maxSourceHistory = 10
+
+// WithApplied returns the history with a commit that was applied last. The same one again is no new
+// entry.
+func (s SourceStatus) WithApplied(c SourceCommit) []SourceCommit {
+	before := s.History
+	if len(before) > 0 && before[0].Commit == c.Commit {
+		before = before[1:]
+	}
+	return append([]SourceCommit{c}, before[:min(len(before), maxSourceHistory-1)]...)
+}
+
+// Earlier returns the commit that was applied before the current one was for the first time; empty
+// if it is not known.
+func (s SourceStatus) Earlier() string {
+	first := -1
+	for i, c := range s.History {
+		if c.Commit == s.Commit {
+			first = i
+		}
+	}
+	if first < 0 || first+1 == len(s.History) {
+		return ""
+	}
+	return s.History[first+1].Commit
+}
+
+// Applied returns the commit of the history that begins with these digits; empty if that is none,
+// or not one alone.
+func (s SourceStatus) Applied(digits string) (commit string) {
+	for _, c := range s.History {
+		switch {
+		case !strings.HasPrefix(c.Commit, digits), c.Commit == commit:
+		case commit != "":
+			return ""
+		default:
+			commit = c.Commit
+		}
+	}
+	return commit
 }
 
 // SourceHealth is how that is doing which a source has brought.

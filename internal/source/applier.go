@@ -43,6 +43,7 @@ type brought struct {
 	revision int64
 	objects  int
 	build    *runnerapi.SourceBuildStatus // nil where the source builds nothing
+	hold     *runnerapi.SourceHold        // nil where the source follows the repository
 }
 
 // applier fetches commits, and applies what they contain in the name of the Runner that put the

@@ -112,6 +112,7 @@ func (k *Keeper) put(ctx context.Context, sources dynamic.ResourceInterface, key
 	if o.UID != "" {
 		o.Annotations[objectmeta.Sync] = k.mark(opts)
 	}
+	delete(o.Annotations, objectmeta.RolledBack)
 	next, err := o.write()
 	if err != nil {
 		return nil, err
@@ -185,13 +186,13 @@ func (k *Keeper) mark(opts runnerapi.WriteOptions) string {
 }
 
 // Sync implements backend.Sources: it leaves a mark that the replica which leads
-// finds.
+// finds. It ends what a rollback holds.
 func (k *Keeper) Sync(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
 	sources, err := k.cluster.on(ctx, key.Namespace)
 	if err != nil {
 		return runnerapi.Source{}, err
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, objectmeta.Sync, k.mark(opts))
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q,%q:null}}}`, objectmeta.Sync, k.mark(opts), objectmeta.RolledBack)
 	u, err := sources.Patch(ctx, key.Name, mergePatch, patch, metav1.PatchOptions{DryRun: dry(opts), FieldManager: objectmeta.FieldManager})
 	if err == nil {
 		k.Wake()

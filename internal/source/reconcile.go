@@ -50,7 +50,7 @@ func (r *reconciler) reconcile(ctx context.Context, o *object) (runnerapi.Source
 	s.ObservedLook = o.Annotations[objectmeta.Look]
 	out, err := r.attempt(ctx, o, false)
 	r.cleanup.tidy(ctx, o, out.build)
-	s.Build = out.build
+	s.Build, s.Hold = out.build, out.hold
 	if err == nil && out.building() { // the repository is not contacted meanwhile
 		s.Attempted, s.Phase = out.commit, runnerapi.SourceBuilding
 		r.condition(&s, condition.InProgress, "Building", "commit "+out.commit+" as build "+out.build.Key().String())
@@ -66,21 +66,31 @@ func (r *reconciler) reconcile(ctx context.Context, o *object) (runnerapi.Source
 	}
 	if out.new {
 		s.AppliedAt = now
+		s.History = s.WithApplied(runnerapi.SourceCommit{Commit: out.commit, AppliedAt: now, Revision: out.revision})
 		r.journal.note(o, out, nil)
 	}
 	s.Error, s.Commit, s.Revision, s.Objects = nil, out.commit, out.revision, out.objects
 	return r.withHealth(ctx, o, s, spread(every))
 }
 
-// attempt gets the newest commit, and applies it unless it is applied already.
+// attempt gets the newest commit, or the one where a rollback holds the source. It applies the
+// commit, unless it is applied already.
 func (r *reconciler) attempt(ctx context.Context, o *object, dryRun bool) (brought, error) {
+	out := brought{build: kept(o), hold: o.held(r.now)}
 	if err := r.applier.allowed(o, putIntent); err != nil {
-		return brought{build: kept(o)}, err
+		return out, err
+	}
+	at, hold, err := r.follow(ctx, o, out.hold)
+	if out.hold = hold; err != nil {
+		return out, err
 	}
 	if o.Spec.Build != nil {
-		return r.builder.attempt(ctx, o, dryRun)
+		out, err = r.builder.attempt(ctx, at, dryRun)
+	} else {
+		out, err = r.applier.attempt(ctx, at, dryRun)
 	}
-	return r.applier.attempt(ctx, o, dryRun)
+	out.hold = hold
+	return out, notHeld(hold, err)
 }
 
 func (r *reconciler) failed(o *object, s runnerapi.SourceStatus, out brought, err error) runnerapi.SourceStatus {

@@ -61,8 +61,8 @@ func TestSource_Signed(t *testing.T) {
 	assert.Nil(t, p.sync("web").Error)
 }
 
-// TestSource_SignedBuild expects nothing to be built of a commit unless the rules for the source and
-// for the build accept it. A tag's signature is enough.
+// TestSource_SignedBuild expects nothing to be built of a commit unless the rules for the source
+// and for the build accept it. A tag's signature is enough.
 func TestSource_SignedBuild(t *testing.T) {
 	t.Parallel()
 	builds := &endless{under: map[runnerapi.Key]runnerapi.Build{}}

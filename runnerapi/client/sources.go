@@ -29,6 +29,12 @@ func (s Sources) Sync(ctx context.Context, key runnerapi.Key, opts runnerapi.Wri
 	return fetch[runnerapi.Source](ctx, s.core, objectRequest("sync-source", key).write(opts))
 }
 
+// Rollback makes the agent go back to an earlier commit and hold the source there until there is a
+// new one.
+func (s Sources) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.SourceRollback, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+	return fetch[runnerapi.Source](ctx, s.core, objectRequest("rollback-source", key).send(to).write(opts))
+}
+
 // Delete stops following a repository. What it has brought stays.
 func (s Sources) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	return s.remove(ctx, objectRequest("delete-source", key), opts)

@@ -1,6 +1,7 @@
 package runnertest
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -91,6 +92,26 @@ func (b fakeSources) List(ctx context.Context, namespace string) ([]runnerapi.So
 // Sync implements backend.Sources.
 func (b fakeSources) Sync(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
 	return b.source(ctx, Call{Verb: "Sources.Sync", Key: key, WriteOptions: opts})
+}
+
+// Rollback implements backend.Sources: the source is at the earlier commit at once.
+func (b fakeSources) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.SourceRollback, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+	s, err := b.source(ctx, Call{Verb: "Sources.Rollback", Key: key, WriteOptions: opts})
+	if err != nil {
+		return s, err
+	}
+	const since = "2026-01-02T03:04:05Z"
+	was := s.Status.Commit
+	s.Status.Commit = cmp.Or(to.Commit, strings.Repeat("decade12", 5))
+	s.Status.Hold = &runnerapi.SourceHold{Commit: s.Status.Commit, After: was, Since: since}
+	s.Status.History = s.Status.WithApplied(runnerapi.SourceCommit{Commit: s.Status.Commit, AppliedAt: since, Revision: 2})
+	if opts.DryRun {
+		return s, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sources[key] = s
+	return s, nil
 }
 
 // Delete implements backend.Sources.

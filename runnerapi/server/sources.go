@@ -7,6 +7,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/internal/request"
 )
 
 type (
@@ -31,6 +32,9 @@ func (s *sourceCalls) routes() {
 		"With the commits that are applied, and their last errors.", 0), http.StatusNotImplemented), s.listSources)
 	register(s.calls, alsoRefuses(operation("sync-source", "Git", "Look at a Git repository now",
 		"Gets the newest commit and applies it again, also when it is applied already. The status is Pending until that is done.", 0), http.StatusNotImplemented), s.syncSource)
+	register(s.calls, alsoRefuses(operation("rollback-source", "Git", "Roll a Git source back",
+		"Applies a commit that was applied before, by default the one before the current one, and holds the source there until there is a commit newer than the newest of now. "+
+			"sync-source and put-source end the hold. A dry run gets the commit and tries all of it. With an Idempotency-Key it is done once, however often it is sent.", request.MaxSmallBody), http.StatusNotImplemented), s.rollbackSource)
 	register(s.calls, alsoRefuses(operation("delete-source", "Git", "Stop following a Git repository",
 		"What it has brought stays.", 0), http.StatusNotImplemented), s.deleteSource)
 }
@@ -70,6 +74,19 @@ func (s *sourceCalls) syncSource(ctx context.Context, in *struct {
 	params.Write
 }) (*sourceOutput, error) {
 	source, err := s.sources.Sync(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
+	return &sourceOutput{Body: source}, err
+}
+
+func (s *sourceCalls) rollbackSource(ctx context.Context, in *struct {
+	params.Object
+	params.Write
+	Body *runnerapi.SourceRollback
+}) (*sourceOutput, error) {
+	var to runnerapi.SourceRollback
+	if in.Body != nil {
+		to = *in.Body
+	}
+	source, err := s.sources.Rollback(ctx, objectKey(in.Object), to, s.writeOptions(ctx, in.Write))
 	return &sourceOutput{Body: source}, err
 }
 

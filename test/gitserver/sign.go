@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Signed signs the commits from now on, and the tags of tag -s, with a new SSH key, which ssh-keygen
-// makes. It returns the public key.
+// Signed signs the commits from now on, and the tags of tag -s, with a new SSH key. It returns the
+// public key.
 func (r *Repository) Signed() string {
 	r.t.Helper()
 	key := filepath.Join(r.t.TempDir(), "key")

@@ -45,6 +45,7 @@ var patterns = map[string]string{
 	`^"[1-9][0-9]{0,8}"$`:                                                                     `a revision in quotes, such as "7"`,
 	`^"[!#-~]{1,128}"$`:                                                                       `a digest in quotes, as the object has it`,
 	`^[0-9a-f]{40}$`:                                                                          "all 40 digits of a commit",
+	`^[0-9a-f]{7,40}$`:                                                                        "the first 7 to 40 digits of a commit",
 	`^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[0-9A-Za-z*,/?-]+( +[0-9A-Za-z*,/?-]+){4})$`: "minute, hour, day of the month, month and weekday, such as 15 3 * * *, or @daily",
 }
 

@@ -87,7 +87,8 @@ func TestFetch_Signed(t *testing.T) {
 	assert.Len(t, files, 1)
 }
 
-// TestFetch_MovedTag has somebody who may push give the name of a new release to an old, signed one.
+// TestFetch_MovedTag has somebody who may push give the name of a new release to an old, signed
+// one.
 func TestFetch_MovedTag(t *testing.T) {
 	s := gitserver.Start(t, "reader", "correct horse")
 	repo := s.Create(t, "shop/deploy.git")

@@ -212,6 +212,9 @@ type Sources interface {
 	List(ctx context.Context, namespace string) ([]runnerapi.Source, error)
 	// Sync makes the agent check the source now. The result is in the source's status.
 	Sync(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error)
+	// Rollback makes the agent go back to an earlier commit, and hold the source there until there
+	// is a new one. The result is in the source's status.
+	Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.SourceRollback, opts runnerapi.WriteOptions) (runnerapi.Source, error)
 	// Delete stops following. What the source has brought stays.
 	Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
 }

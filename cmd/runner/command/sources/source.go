@@ -20,7 +20,7 @@ import (
 // NewSource returns the command source.
 func NewSource(a *cmdutil.CLI) *cobra.Command {
 	return cli.Group("source", "Manage the Git repositories that an agent follows",
-		newSourcePut(a), newSourceGet(a), newSourceList(a), newSourceSync(a), newSourceWebhook(a), newSourceLogs(a), newSourceDelete(a))
+		newSourcePut(a), newSourceGet(a), newSourceList(a), newSourceSync(a), newSourceRollback(a), newSourceWebhook(a), newSourceLogs(a), newSourceDelete(a))
 }
 
 func newSourcePut(a *cmdutil.CLI) *cobra.Command {
@@ -255,6 +255,12 @@ func printSource(a *cmdutil.CLI, s runnerapi.Source, out *cli.Output) error {
 		cli.Row(w, "URL", s.Spec.URL)
 		if s.Status.CheckedAt != "" {
 			cli.Row(w, "CHECKED", s.Status.CheckedAt)
+		}
+		if h := s.Status.Hold; h != nil {
+			cli.Row(w, "HELD", "at "+short(h.Commit)+" until a commit after "+short(h.After))
+		}
+		for i, c := range s.Status.History {
+			cli.Row(w, []string{"APPLIED", ""}[min(i, 1)], short(c.Commit), c.AppliedAt, revisionOf(c))
 		}
 		if b := s.Status.Build; b != nil {
 			cli.Row(w, "BUILD", b.Key(), fmt.Sprintf("%.12s", b.Commit), b.Phase, cli.Printable(b.Message))

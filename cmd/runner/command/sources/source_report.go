@@ -46,5 +46,3 @@ func reportRows(w io.Writer, r *runnerapi.SourceReportStatus) {
 		cli.Row(w, "FIX", cli.Printable(e.Fix))
 	}
 }
-
-func short(commit string) string { return commit[:min(12, len(commit))] }
