@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -143,6 +144,17 @@ func dryRun(c runnerapi.Call) string {
 	return strings.Replace(c.Curl(), path+`"`, path+mark+`dryRun=true"`, 1)
 }
 
+// appliedCommits gives the source the history that a Git server would have given it.
+func (s *shop) appliedCommits(t *testing.T) {
+	t.Helper()
+	s.run(t, "pipeops-runner source sync shop web --wait=1m || test $? = 3") // the agent does not write the status meanwhile
+	now, before := strings.Repeat("c0ffee12", 5), "0a1b2c3d4e5f"+strings.Repeat("0", 28)
+	const at = "2026-01-02T03:04:05Z"
+	_, err := s.env.Cluster.Kubectl(t.Context(), "-n", "production", "patch", "sources.pipeops.io", "web", "--subresource", "status", "--type", "merge", "-p",
+		fmt.Sprintf(`{"status":{"commit":%q,"history":[{"commit":%q,"appliedAt":%q},{"commit":%q,"appliedAt":%q}]}}`, now, now, at, before, at))
+	require.NoError(t, err)
+}
+
 // TestExamples runs every example of docs/reference/runner-api.md as it is written,
 // first pipeops-runner's, with a dry run of each write before it, then curl's.
 // What the agent asks Kubernetes meanwhile has to be what deployments/rights.go
@@ -157,7 +169,10 @@ func TestExamples(t *testing.T) {
 			for _, line := range before(c) {
 				s.run(t, line)
 			}
-			if c.Method != http.MethodGet && c.ID != "put-source" { // whose dry run asks a server that is not here; internal/source does that
+			if c.ID == "rollback-source" {
+				s.appliedCommits(t)
+			}
+			if c.Method != http.MethodGet && c.ID != "put-source" && c.ID != "rollback-source" { // whose dry runs ask a server that is not here; internal/source does that
 				s.run(t, dryRun(c))
 			}
 			t.Log(c.Example + "\n" + s.run(t, c.Example))
@@ -172,6 +187,9 @@ func TestExamples(t *testing.T) {
 		}
 		t.Run("curl "+c.Method+c.Path, func(t *testing.T) {
 			line := c.Curl()
+			if c.ID == "rollback-source" {
+				s.appliedCommits(t)
+			}
 			if strings.HasSuffix(c.Path, "/drain") { // the cluster's only node has what the next examples need
 				line = dryRun(c)
 			}

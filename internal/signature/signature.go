@@ -85,7 +85,7 @@ func (s Signers) commit(c Commit, at time.Time) *Error {
 	return s.object(what, o, at)
 }
 
-// tag verifies the tag. A signed tag under another name is one that somebody has moved.
+// tag verifies the tag. A signed tag under another name was moved.
 func (s Signers) tag(c Commit, at time.Time) *Error {
 	what := fmt.Sprintf("tag %.100q", c.TagName)
 	o, err := splitTag(c.Tag)

@@ -252,8 +252,8 @@ func elsewhere(t *testing.T) (all []string) {
 		all = append(all, lines...)
 	}
 	// A customer's CA is in the agent's tests, TestPolicy_TrustsPinnedKeys, and so is a DNS server
-	// that has the record of a host: TestHostCreate.
-	for _, command := range []string{"cp", "node drain", "credentials --endorse", "host create"} {
+	// that has the record of a host: TestHostCreate. TestDocs_GitAndBuilds has an earlier commit.
+	for _, command := range []string{"cp", "node drain", "credentials --endorse", "host create", "source rollback"} {
 		lines, err := harness.CommandLine(command)
 		require.NoError(t, err)
 		all = append(all, lines...)

@@ -42,12 +42,13 @@ func TestDocs_GitAndBuilds(t *testing.T) {
 	server := gitserver.Start(t, "", "")
 	ssh := server.StartSSHAt(t, sys.HostIP())
 	repo := server.Create(t, "shop/deploy.git")
+	repo.Config("uploadpack.allowReachableSHA1InWant", "true") // SSH gives the newest commits alone otherwise
 	repo.Commit(map[string]string{"web/app.yaml": "image: " + harness.ExampleImage + "\n"})
 	for name, text := range map[string][]byte{"deploy-key": ssh.Identity, "known_hosts": ssh.KnownHosts} {
 		require.NoError(t, os.WriteFile(filepath.Join(s.dir, name), text, 0o600))
 	}
 	here := strings.NewReplacer("ssh://git@git.example.com/", ssh.URL(""))
-	pushIsApplied(t, s, ssh.URL("shop/deploy.git"), func() string {
+	first := pushIsApplied(t, s, ssh.URL("shop/deploy.git"), func() string {
 		return repo.Commit(map[string]string{"web/app.yaml": "image: " + harness.ExampleImage + "\nenv: [{name: A, value: pushed}]\n"})
 	})
 
@@ -58,6 +59,17 @@ func TestDocs_GitAndBuilds(t *testing.T) {
 			t.Log(s.run(t, here.Replace(block)))
 		}
 	}
+	put := []string{"source", "set", agentName, "web", "--url", ssh.URL("shop/deploy.git"), "--secret", "git-deploy", "--type", "app", "--path", "web/app.yaml", "--wait=2m"}
+	pipeops(t, put...)
+	repo.Commit(map[string]string{"web/app.yaml": "replicas: 2\nimage: " + harness.ExampleImage + "\n"})
+	pipeops(t, "source", "sync", agentName, "web", "--wait=2m")
+	examples, err := harness.CommandLine("source rollback")
+	require.NoError(t, err)
+	for _, line := range examples {
+		t.Log(s.run(t, strings.Replace(line, "0a1b2c3d4e5f", first, 1)))
+	}
+	assert.Contains(t, pipeops(t, "source", "get", agentName, "web"), "at "+first[:12])
+	pipeops(t, "source", "delete", agentName, "web")
 	pipeops(t, "secret", "delete", agentName, "git-deploy")
 	revisions := pipeops(t, "revisions", agentName, "web", "-o", "json")
 	assert.Contains(t, revisions, `"commit"`)
@@ -65,8 +77,9 @@ func TestDocs_GitAndBuilds(t *testing.T) {
 		"the agent has no builder")
 }
 
-// pushIsApplied has a source that is looked at once a day, and its Git server tell of a push.
-func pushIsApplied(t *testing.T, s *shell, url string, push func() (commit string)) {
+// pushIsApplied has a source that is looked at once a day, and its Git server tell of a push, whose
+// commit it returns.
+func pushIsApplied(t *testing.T, s *shell, url string, push func() string) (commit string) {
 	t.Helper()
 	s.run(t, "pipeops-runner secret set shop git-deploy --from-literal url="+url+" --from-file identity=deploy-key --from-file known_hosts")
 	s.run(t, "pipeops-runner source set shop web --url "+url+" --secret git-deploy --type app --path web/app.yaml --interval 24h --webhook --wait=2m")
@@ -78,7 +91,7 @@ func pushIsApplied(t *testing.T, s *shell, url string, push func() (commit strin
 	require.NoError(t, err)
 	client := harness.VisitorAt(sys.HostIP(), roots)
 
-	commit := push()
+	commit = push()
 	began := time.Now()
 	body := `{"ref":"refs/heads/main","after":"` + commit + `"}`
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, hook.URL, strings.NewReader(body))
@@ -96,4 +109,5 @@ func pushIsApplied(t *testing.T, s *shell, url string, push func() (commit strin
 	t.Logf("a push was applied after %s", time.Since(began).Round(time.Millisecond))
 	s.run(t, "pipeops-runner source delete shop web")
 	refused(t, 4, "source", "webhook", "get", agentName, "web")
+	return commit
 }
