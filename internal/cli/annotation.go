@@ -13,8 +13,8 @@ const onActions = "GITHUB_ACTIONS"
 // inFile is how errors begin that are about a line of a file.
 var inFile = regexp.MustCompile(`^(?:field: )?([^\s:]+): line (\d+)(?:, column \d+)?: (.+)$`)
 
-// annotate prints the failure as GitHub Actions' workflow commands, so that it stands at the line of
-// the file in a pull request, if there is one:
+// annotate prints the failure as GitHub Actions' workflow commands, so that it stands at the line
+// of the file in a pull request, if there is one:
 // https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 func (f Failure) annotate(w io.Writer) {
 	if os.Getenv(onActions) != "true" {

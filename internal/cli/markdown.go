@@ -11,7 +11,8 @@ var inMarkdown = strings.NewReplacer(
 	`\`, `\\`, "|", `\|`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "~", `\~`, "@", "&#64;", "\n", " ",
 )
 
-// writeMarkdown prints the table as one of GitHub's and GitLab's Markdown, for the summary of a job.
+// writeMarkdown prints the table as one of GitHub's and GitLab's Markdown, for the summary of a
+// job.
 func (g *grid) writeMarkdown(w io.Writer) error {
 	width := 0
 	for _, l := range g.lines {

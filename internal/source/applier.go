@@ -110,8 +110,8 @@ func inNameOf(o *object, i runnerapi.Intent) runnerapi.Intent {
 	return i
 }
 
-// putIntent is what the policy is asked about a source at each look. The call that put the source had
-// its approval, where the policy requires one.
+// putIntent is what the policy is asked about a source at each look. The call that put the source
+// had its approval, where the policy requires one.
 var putIntent = runnerapi.Intent{Command: putSource, Access: runnerapi.Named, Approved: true}
 
 // signers returns by whose keys the source's commits must be signed: by one of each.

@@ -54,13 +54,13 @@ var sources = []Entry{
 		"PO-5009", "moved", "Repository moved",
 		"The Git server redirects to another server, which the agent does not follow.",
 		"Put the new address into url.",
-		"docs/deployer/git.md#limitations",
+		"docs/reference/git-sources.md#limitations",
 	},
 	{
 		"PO-5010", "not_a_repository", "Not a Git repository",
 		"The server at the address does not speak Git's smart protocol.",
 		"Correct url: it is the address that `git clone` takes.",
-		"docs/deployer/git.md#limitations",
+		"docs/reference/git-sources.md#limitations",
 	},
 	{
 		"PO-5011", "address_forbidden", "Address not allowed",
