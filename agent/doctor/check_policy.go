@@ -3,6 +3,8 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
@@ -22,6 +24,9 @@ func (c *cluster) policy(ctx context.Context) []Finding {
 		return warning(source+": "+s.State, "commands are refused until its owner changes that (docs/cluster-owner/policy.md)")
 	case doc.Rules == nil:
 		return ok("the default; " + source + " sets another")
+	}
+	if ended := doc.EndedSigners(time.Now()); len(ended) > 0 {
+		return warning(source+": "+strings.Join(ended, "; "), "commits that it signs are refused: put the renewed key in its place (docs/reference/policy.md)")
 	}
 	return ok(fmt.Sprintf("%s, %d rules", source, len(doc.Rules)))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/signature"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -21,6 +22,9 @@ func (p *Policy) Signers(i runnerapi.Intent) (*signature.Signers, error) {
 	return &s, nil
 }
 
+// Fetches reports whether what a command begins fetches from Git, which signers bounds.
+func Fetches(command string) bool { return slices.Contains(signedCommands, command) }
+
 // signers returns the keys of a rule that was validated.
 func (r Rule) signers() (s signature.Signers) {
 	for _, text := range r.Signers {
@@ -36,6 +40,18 @@ func (r Rule) signerNames() (names []string) {
 		names = append(names, key.String())
 	}
 	return names
+}
+
+// EndedSigners returns lines with the signers that have expired or are revoked at that time.
+func (d Document) EndedSigners(at time.Time) (lines []string) {
+	for _, r := range d.Rules {
+		for _, key := range r.signers().Keys {
+			if key.Ended(at) {
+				lines = append(lines, fmt.Sprintf("rule %q: the signer %s has expired or is revoked", r.Name, key))
+			}
+		}
+	}
+	return lines
 }
 
 // signers checks the keys of a rule. A key that has expired is none that is wrong: the policy must

@@ -1,9 +1,14 @@
 package policy_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -42,6 +47,26 @@ rules:
 	i.Command = "put-build"
 	_, err = p.Signers(i)
 	require.ErrorContains(t, err, "no rule")
+}
+
+// TestSigners_Ended keeps a policy valid when a key expires.
+func TestSigners_Ended(t *testing.T) {
+	now := time.Now()
+	key, err := openpgp.NewEntity("ann", "", "", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA, KeyLifetimeSecs: 3600})
+	require.NoError(t, err)
+	var text strings.Builder
+	w, err := armor.Encode(&text, openpgp.PublicKeyType, nil)
+	require.NoError(t, err)
+	require.NoError(t, key.Serialize(w))
+	require.NoError(t, w.Close())
+	document, err := json.Marshal(policy.Document{Rules: []policy.Rule{{Name: "git", Commands: []string{"put-source"}, Signers: []string{signer, text.String()}}}})
+	require.NoError(t, err)
+	doc, err := policy.Parse(document)
+	require.NoError(t, err)
+	assert.Empty(t, doc.EndedSigners(now))
+	ended := doc.EndedSigners(now.Add(2 * time.Hour))
+	require.Len(t, ended, 1)
+	assert.Contains(t, ended[0], "(ann) until ")
 }
 
 func TestSigners_Refused(t *testing.T) {

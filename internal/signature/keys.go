@@ -147,6 +147,15 @@ func (k Key) String() string {
 	return text
 }
 
+// Ended reports whether the key signs nothing any more at that time.
+func (k Key) Ended(at time.Time) bool {
+	if k.pgp.PrimaryKey == nil {
+		return false
+	}
+	sig, _ := k.pgp.PrimarySelfSignature()
+	return k.pgp.Revoked(at) || sig == nil || k.pgp.PrimaryKey.KeyExpired(sig, at)
+}
+
 func named(fingerprint, owner string) string {
 	if owner == "" {
 		return fingerprint

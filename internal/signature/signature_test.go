@@ -324,6 +324,11 @@ func TestVerify_OpenPGP(t *testing.T) {
 	revoked := made(&packet.Config{})
 	signedBefore := sign(t, revoked, nil)
 	require.NoError(t, revoked.RevokeKey(packet.KeyRetired, "gone", nil))
+	for ended, keys := range map[bool][]*openpgp.Entity{false: {ann, eve}, true: {old, revoked}} {
+		for _, key := range signers(t, public(t, keys[0]), public(t, keys[1])).Keys {
+			assert.Equal(t, ended, key.Ended(now), key)
+		}
+	}
 	good := sign(t, ann, nil)
 	altered := good
 	altered.Raw = bytes.Replace(good.Raw, []byte("a commit\n"), []byte("b commit\n"), 1)

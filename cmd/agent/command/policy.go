@@ -124,6 +124,9 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 	if d := p.Approval(i); d > 0 {
 		said += fmt.Sprintf("; the owner of the cluster has to approve it within %s", d)
 	}
+	if s, err := p.Signers(i); err == nil && s != nil && policy.Fetches(i.Command) {
+		said += fmt.Sprintf("; its commits must be signed by one of %s", cli.Count(len(s.Keys), "key"))
+	}
 	return cli.Print(out, said)
 }
 
