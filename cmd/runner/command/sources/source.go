@@ -257,7 +257,7 @@ func printSource(a *cmdutil.CLI, s runnerapi.Source, out *cli.Output) error {
 			cli.Row(w, "CHECKED", s.Status.CheckedAt)
 		}
 		if h := s.Status.Hold; h != nil {
-			cli.Row(w, "HELD", "at "+short(h.Commit)+" until a commit after "+short(h.After))
+			cli.Row(w, "HELD", heldAt(*h))
 		}
 		for i, c := range s.Status.History {
 			cli.Row(w, []string{"APPLIED", ""}[min(i, 1)], short(c.Commit), c.AppliedAt, revisionOf(c))

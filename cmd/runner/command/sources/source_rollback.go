@@ -45,6 +45,14 @@ changes nothing.`,
 // short returns the first digits of a commit.
 func short(commit string) string { return fmt.Sprintf("%.12s", commit) }
 
+// heldAt says where a source is held, and until when once that is known.
+func heldAt(h runnerapi.SourceHold) string {
+	if h.After == "" {
+		return "at " + short(h.Commit)
+	}
+	return "at " + short(h.Commit) + " until a commit after " + short(h.After)
+}
+
 func revisionOf(c runnerapi.SourceCommit) string {
 	if c.Revision == 0 {
 		return ""
