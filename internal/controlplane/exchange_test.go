@@ -7,8 +7,10 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -315,4 +317,34 @@ func TestExchange_Program(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, out, "there is no ID token")
 	assert.NotEmpty(t, s.backend.Calls())
+}
+
+// TestExchange_Console binds a Runner in the console, which shows what its jobs need.
+func TestExchange_Console(t *testing.T) {
+	p, f := startWithFake(t)
+	b := p.signedIn(p.operator("alice", administration.RoleOperator))
+	form := url.Values{"name": {"ci"}, "agents": {"env=prod"}, "issuer": {f.URL}, "claims": {"repository=shop/web environment=prod"}}
+	status, body := b.change("/console/runners/new", form)
+	require.Equal(t, http.StatusOK, status, body)
+	assert.Contains(t, body, login.EnvRunner+"=ci\n"+login.EnvFingerprint+"="+p.fingerprint())
+	assert.NotContains(t, body, "PRIVATE KEY")
+	_, body = b.get("/console/runners")
+	assert.Contains(t, body, "for ID tokens of")
+	assert.Contains(t, body, f.URL+" environment=prod repository=shop/web")
+	_, err := p.exchange("ci", f.idToken(p.Advertised().API, nil))
+	require.NoError(t, err)
+
+	status, body = b.change("/console/runners/ci/grant", url.Values{"agents": {"env=test"}, "from": {"env=prod"}})
+	require.Equal(t, http.StatusOK, status, body)
+	known, err := p.store.Runner(t.Context(), "ci")
+	require.NoError(t, err)
+	assert.Equal(t, "env=test", known.Agents)
+	assert.Equal(t, ofShop, known.OpenID.Claims)
+	for field, says := range map[string]string{"claims": "and the issuer has tokens for others too", "issuer": "is not https://HOST"} {
+		wrong := maps.Clone(form)
+		wrong.Set("name", "other")
+		wrong.Del(field)
+		_, body = b.change("/console/runners/new", wrong)
+		assert.Contains(t, body, says, field)
+	}
 }

@@ -1,8 +1,11 @@
 package login
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +34,19 @@ func FuzzParse(f *testing.F) {
 		var answer Answer
 		if err := parse(body, &answer); err == nil && len(body) > maxAnswer {
 			t.Fatal("taken though it is too large")
+		}
+	})
+}
+
+func FuzzReadExchange(f *testing.F) {
+	f.Add([]byte(`{"runner":"ci","token":"a.b.c","request":"d"}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		in, err := readExchange(bytes.NewReader(body))
+		if err == nil && (in.Runner == "" || in.Token == "" || in.Request == "") {
+			t.Fatal("accepted though incomplete")
+		}
+		if in.Token != "" && len(in.Token) > 8 && strings.Contains(fmt.Sprintf("%v %+v %#v %v", in, in, in, err), in.Token) {
+			t.Fatal("the token is shown")
 		}
 	})
 }

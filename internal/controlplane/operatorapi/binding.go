@@ -13,7 +13,7 @@ import (
 
 // BindingBody is an OpenID Connect identity to which a Runner is bound.
 type BindingBody struct {
-	Issuer   string            `json:"issuer" minLength:"1" maxLength:"512" doc:"URL of the issuer, as ID tokens have it in iss."`
+	Issuer   string            `json:"issuer" maxLength:"512" doc:"URL of the issuer, as ID tokens have it in iss."`
 	Audience string            `json:"audience,omitempty" maxLength:"512" doc:"What ID tokens must have in aud; the control plane's URL if absent."`
 	Claims   map[string]string `json:"claims" minProperties:"1" maxProperties:"20" doc:"What ID tokens must have in other claims: the value as a text, or a list with it."`
 }
