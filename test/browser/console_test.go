@@ -129,7 +129,11 @@ func (o *office) fill(admin *operatorapi.Client) {
 		_, err = o.Runners.Issue(ctx, administration.RunnerOptions{Name: name, TTL: 24 * time.Hour, Agents: selector})
 		require.NoError(o.t, err)
 	}
-	_, err := operatorapi.CreateHostGrant.Do(ctx, admin, operatorapi.CreateHostGrantInput{Host: "www.bakery.example.com", Body: operatorapi.CreateHostGrantBody{Agent: troubled.ID}})
+	_, err := o.Runners.Issue(ctx, administration.RunnerOptions{Name: "deploy", OpenID: &store.Binding{
+		Issuer: "https://token.actions.githubusercontent.com", Claims: map[string]string{"repository": "shop/web", "environment": "prod"},
+	}})
+	require.NoError(o.t, err)
+	_, err = operatorapi.CreateHostGrant.Do(ctx, admin, operatorapi.CreateHostGrantInput{Host: "www.bakery.example.com", Body: operatorapi.CreateHostGrantBody{Agent: troubled.ID}})
 	require.NoError(o.t, err)
 	require.NoError(o.t, o.Database().Update(ctx, func(tx *store.Tx) error {
 		return tx.InsertRelease(ctx, store.Release{

@@ -207,7 +207,7 @@ func TestControlPlaneChart_InCluster(t *testing.T) {
 
 	here := t.TempDir()
 	shell(t, "cd "+here+"\n"+documented(t, "controlplane-admin"))
-	credentials, err := os.ReadFile(filepath.Join(here, "runner-ci.json"))
+	credentials, err := os.ReadFile(filepath.Join(here, "builder.json"))
 	require.NoError(t, err)
 	assert.Contains(t, string(credentials), "amqps://runner:")
 

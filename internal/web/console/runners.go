@@ -47,7 +47,7 @@ var runnerChanges = map[string]change{
 		call: operatorapi.CreateRunner.ID, title: "Create a Runner", page: runnersPath,
 		ask: func(string, url.Values) web.Question {
 			return runnerQuestion(web.Question{
-				Text:   "The next page has the Runner's credentials. Anyone who has them commands the agents that the Runner may reach, as far as each cluster's policy allows.",
+				Text:   "The next page has the Runner's credentials or, with an issuer, the variables of its jobs. Anyone who has the credentials commands the agents that the Runner may reach, as far as each cluster's policy allows.",
 				Button: "Create the Runner", Command: program + " runner create NAME -o NAME.json --agents SELECTOR",
 				Fields: []web.Field{
 					{Kind: "text", Name: "name", Label: "Name", Required: true, Hint: "a-z, 0-9 and '-'."}, grantField,
