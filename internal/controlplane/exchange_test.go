@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -207,6 +209,36 @@ func TestExchange_RefusesTokens(t *testing.T) {
 		assert.Contains(t, []int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge}, resp.StatusCode, name)
 		assert.NotContains(t, refusal(resp).Error(), "secret-of-it", name)
 	}
+}
+
+// TestExchange_OneKeyWins sends one token with several keys at once.
+func TestExchange_OneKeyWins(t *testing.T) {
+	postgres.OnEach(t, func(t *testing.T, on postgres.Engine) {
+		var f *fakeProvider
+		p := startOn(t, on, func(c *Config) {
+			f = newFakeProvider(t, c.Now)
+			c.OpenID = openIDSettings(f.URL, f.Certificate())
+		})
+		p.bind(f, "ci", ofShop)
+		token := f.idToken(p.Advertised().API, nil)
+		var won, refused atomic.Int32
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				_, err := p.exchange("ci", token)
+				if err == nil {
+					won.Add(1)
+				} else if assert.ErrorContains(t, err, "it was exchanged before") {
+					refused.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		assert.Equal(t, []int32{1, 7}, []int32{won.Load(), refused.Load()})
+		issued, err := p.store.Certificates(t.Context(), store.CertificatesWanted{Roles: []string{ca.RoleRunner}, Names: []string{"ci"}, Limit: 10})
+		require.NoError(t, err)
+		assert.Len(t, issued, 1, "a refused token has no certificate signed")
+	})
 }
 
 // TestExchange_IssuerAway: not to know is no refusal.
