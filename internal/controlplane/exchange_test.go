@@ -326,6 +326,10 @@ func TestExchange_Program(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, out, "the claim repository of the ID token")
 
+	out, err = run([]string{login.EnvTokenFile + "=" + file, login.EnvFingerprint + "=" + strings.Repeat("0", 64)}, "agents")
+	require.Error(t, err, "another control plane, which does not get the token")
+	assert.Contains(t, out, "fix: set "+login.EnvFingerprint)
+
 	// GitHub gives each command a token of its own.
 	github := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer of-the-job" || r.URL.Query().Get("api-version") != "2" {

@@ -55,7 +55,8 @@ names the agent.
 
 The credentials file contains everything that you need for access. An operator creates it with
 ` + "`pipeops-controlplane runner create NAME -o FILE`" + `. Store it in a context with
-` + "`pipeops-runner login`" + `, or give it with --credentials or ` + cmdutil.EnvCredentials + `.
+` + "`pipeops-runner login`" + `, or give it with --credentials or ` + cmdutil.EnvCredentials + `. A CI job
+needs no file: ` + "`pipeops-runner login --help`" + `.
 
 All times are in UTC.
 

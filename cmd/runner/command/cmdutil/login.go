@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	kept "github.com/pipeops/pipeops-vm-agent/runnerapi/login"
@@ -155,7 +156,7 @@ func (l *Login) patiently(ctx context.Context, ask func(context.Context) error) 
 		case isTrust(err):
 			return &ExitError{
 				Err: fmt.Errorf("control plane %s: %w", l.ControlPlane, err), Code: ExitRefused,
-				Fix: "check this machine's clock; renew the credentials with: pipeops-controlplane runner create NAME -o FILE",
+				Fix: fixTrust(err),
 			}
 		case lacksProxy(err):
 			return l.unreachable("", err)
@@ -205,8 +206,17 @@ func tried(patience time.Duration) string {
 	return " for " + patience.String()
 }
 
+// fixTrust returns the fix for an error of isTrust.
+func fixTrust(err error) string {
+	if _, ok := errors.AsType[*trustanchor.FingerprintError](err); ok {
+		return "set " + kept.EnvFingerprint + " as `pipeops-controlplane runner create` printed it, and check that nothing answers in the control plane's place"
+	}
+	return "check this machine's clock; renew the credentials with: pipeops-controlplane runner create NAME -o FILE"
+}
+
 // isTrust reports whether one side refused the other's certificate.
 func isTrust(err error) bool {
 	var verification *tls.CertificateVerificationError
-	return errors.As(err, &verification) || strings.Contains(err.Error(), "remote error: tls:")
+	var pin *trustanchor.FingerprintError
+	return errors.As(err, &verification) || errors.As(err, &pin) || strings.Contains(err.Error(), "remote error: tls:")
 }
