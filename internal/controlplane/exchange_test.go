@@ -32,6 +32,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/trustanchor"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -239,6 +240,34 @@ func TestExchange_OneKeyWins(t *testing.T) {
 		require.NoError(t, err)
 		assert.Len(t, issued, 1, "a refused token has no certificate signed")
 	})
+}
+
+// TestExchange_LongJob: a job that takes longer than its certificate exchanges its token again, with
+// the key that it has.
+func TestExchange_LongJob(t *testing.T) {
+	p, f := startWithFake(t)
+	p.labelled("shop", nil)
+	p.bind(f, "ci", ofShop)
+	token := f.idToken(p.Advertised().API, map[string]any{"exp": p.clock.now().Add(time.Hour).Unix()})
+	c, err := p.exchange("ci", token)
+	require.NoError(t, err)
+	opened := func(token login.Token) *announce.SnapshotClient {
+		keep, err := login.New(login.Config{Credentials: c, Token: token, Now: p.clock.now})
+		require.NoError(t, err)
+		t.Cleanup(keep.Close)
+		return &announce.SnapshotClient{BaseURL: c.ControlPlane, HTTPClient: keep.HTTPClient()}
+	}
+	with := opened(func(context.Context, string) (string, error) { return token, nil })
+	without := opened(nil)
+	p.clock.forward(16 * time.Minute)
+	agents, err := with.Agents(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, agents, 1)
+	_, err = without.Agents(t.Context())
+	require.ErrorContains(t, err, "none is renewed")
+	p.clock.forward(time.Hour)
+	_, err = with.Agents(t.Context())
+	require.ErrorContains(t, err, "expired", "the token has ended as well")
 }
 
 // TestExchange_IssuerAway: not to know is no refusal.
