@@ -15,7 +15,7 @@ var inFile = regexp.MustCompile(`^(?:field: )?([^\s:]+): line (\d+)(?:, column \
 
 // annotate prints the failure as GitHub Actions' workflow commands, so that it stands at the line
 // of the file in a pull request, if there is one:
-// https://docs.github.com/actions/reference/workflow-commands-for-github-actions
+// https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
 func (f Failure) annotate(w io.Writer) {
 	if os.Getenv(onActions) != "true" {
 		return

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// inMarkdown keeps a cell's text from ending the cell, or from being markup:
-// https://github.github.com/gfm/#tables-extension-
+// inMarkdown keeps a cell's text from ending the cell, or from being markup (GitHub Flavored
+// Markdown, section 4.10).
 var inMarkdown = strings.NewReplacer(
 	`\`, `\\`, "|", `\|`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "~", `\~`, "@", "&#64;", "\n", " ",
 )

@@ -242,8 +242,8 @@ func TestExchange_OneKeyWins(t *testing.T) {
 	})
 }
 
-// TestExchange_LongJob: a job that takes longer than its certificate exchanges its token again, with
-// the key that it has.
+// TestExchange_LongJob: a job that takes longer than its certificate exchanges its token again,
+// with the key that it has.
 func TestExchange_LongJob(t *testing.T) {
 	p, f := startWithFake(t)
 	p.labelled("shop", nil)
