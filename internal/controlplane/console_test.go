@@ -236,7 +236,8 @@ func TestConsoleCode_UsedOnce(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, status)
 }
 
-// TestConsole_AtGateway: the gateway serves the console, and nothing else, at its own host.
+// TestConsole_AtGateway: the gateway serves the console and the webhooks of Git servers, and nothing
+// else, at its own host.
 func TestConsole_AtGateway(t *testing.T) {
 	p := start(t, func(c *Config) {
 		c.Gateway = GatewayConfig{Domain: "apps.example.com", Console: true, CA: GatewayInternal, HTTPSListen: "127.0.0.1:0"}
@@ -253,8 +254,12 @@ func TestConsole_AtGateway(t *testing.T) {
 	b.isOut("before")
 	alice := p.operator("alice", administration.RoleOperator)
 	b.signIn(alice)
-	p.registered("shop")
+	shop := p.registered("shop")
 	b.stream("/console/live/fleet").shows("shop")
+	hook, err := p.snapshotClient(p.issue("ann", "")).SetSourceWebhook(t.Context(), shop.id.AgentID, runnerapi.Key{Namespace: "shop", Name: "web"})
+	require.NoError(t, err)
+	assert.True(t, strings.HasPrefix(hook.URL, b.home+"/v1/receivers/"), hook.URL)
+	assert.Equal(t, http.StatusAccepted, gitServer{p: p, hook: hook, by: b.http.Transport}.push(pushed))
 	_, body := b.get("/")
 	assert.Contains(t, body, "alice, operator", "the address itself leads to the console")
 	for _, path := range []string{operatorapi.Prefix + "agents", "/healthz", "/v1/agents"} {

@@ -28,6 +28,7 @@ const pushed = "da1560886d4f094c3e6c9ef40349f7d38b5d27d7"
 type gitServer struct {
 	p    *plane
 	hook announce.SourceWebhook
+	by   http.RoundTripper // nil for one that trusts our CA
 }
 
 // push returns the status of the answer to a push event.
@@ -41,9 +42,12 @@ func (g gitServer) send(event, body string) int {
 	mac.Write([]byte(body))
 	req.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 	req.Header.Set("X-GitHub-Event", event)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: g.p.ca.Pool()}}
-	defer transport.CloseIdleConnections()
-	resp, err := transport.RoundTrip(req)
+	own := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: g.p.ca.Pool(), MinVersion: tls.VersionTLS13}}
+	defer own.CloseIdleConnections()
+	if g.by == nil {
+		g.by = own
+	}
+	resp, err := g.by.RoundTrip(req)
 	require.NoError(g.p.t, err)
 	require.NoError(g.p.t, resp.Body.Close())
 	return resp.StatusCode
@@ -68,7 +72,7 @@ func TestSourceWebhook_PushIsTold(t *testing.T) {
 	hook, err := ann.SetSourceWebhook(t.Context(), shop.id.AgentID, source)
 	require.NoError(t, err)
 	require.NotEmpty(t, hook.Secret)
-	server := gitServer{p, hook}
+	server := gitServer{p: p, hook: hook}
 
 	assert.Equal(t, http.StatusOK, server.send("ping", `{}`))
 	assert.Empty(t, shop.looks(0))
@@ -102,7 +106,7 @@ func TestSourceWebhook_Refused(t *testing.T) {
 		t.Helper()
 		hook, err := c.SetSourceWebhook(t.Context(), shop.id.AgentID, source)
 		require.NoError(t, err)
-		return gitServer{p, hook}
+		return gitServer{p: p, hook: hook}
 	}
 	old := set(ann)
 	of := set(ann)
@@ -110,8 +114,8 @@ func TestSourceWebhook_Refused(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, old.push(pushed), "its secret was replaced")
 	other := set(bob)
 	assert.NotEqual(t, of.hook.URL, other.hook.URL)
-	assert.Equal(t, http.StatusForbidden, gitServer{p, announce.SourceWebhook{URL: of.hook.URL, Secret: other.hook.Secret}}.push(pushed), "another Runner's secret")
-	assert.Equal(t, http.StatusNotFound, gitServer{p, announce.SourceWebhook{URL: of.hook.URL + "x", Secret: of.hook.Secret}}.push(pushed))
+	assert.Equal(t, http.StatusForbidden, gitServer{p: p, hook: announce.SourceWebhook{URL: of.hook.URL, Secret: other.hook.Secret}}.push(pushed), "another Runner's secret")
+	assert.Equal(t, http.StatusNotFound, gitServer{p: p, hook: announce.SourceWebhook{URL: of.hook.URL + "x", Secret: of.hook.Secret}}.push(pushed))
 	assert.Equal(t, http.StatusRequestEntityTooLarge, of.send("push", string(bytes.Repeat([]byte(" "), 6<<20))))
 
 	require.NoError(t, bob.DeleteSourceWebhook(t.Context(), shop.id.AgentID, source))
@@ -141,7 +145,7 @@ func TestSourceWebhook_Flood(t *testing.T) {
 		t.Helper()
 		hook, err := ann.SetSourceWebhook(t.Context(), shop.id.AgentID, runnerapi.Key{Namespace: "shop", Name: name})
 		require.NoError(t, err)
-		return gitServer{p, hook}
+		return gitServer{p: p, hook: hook}
 	}
 	flooded, other := set("web"), set("api")
 	numbers := map[int64]bool{}
