@@ -236,8 +236,8 @@ func TestConsoleCode_UsedOnce(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, status)
 }
 
-// TestConsole_AtGateway: the gateway serves the console and the webhooks of Git servers, and nothing
-// else, at its own host.
+// TestConsole_AtGateway: the gateway serves the console and the webhooks of Git servers, and
+// nothing else, at its own host.
 func TestConsole_AtGateway(t *testing.T) {
 	p := start(t, func(c *Config) {
 		c.Gateway = GatewayConfig{Domain: "apps.example.com", Console: true, CA: GatewayInternal, HTTPSListen: "127.0.0.1:0"}
