@@ -103,7 +103,7 @@ func (k *Keeper) markLook(ctx context.Context, l Look) error {
 	}
 	o, err := read(u)
 	if err != nil {
-		return err
+		return nil // another try would fail, too, and hold up the looks at other sources
 	}
 	number := strconv.FormatInt(l.Number, 10)
 	if o.Annotations[objectmeta.Look] == number || l.Commit != "" && o.observed() && o.Status.Attempted == l.Commit {
@@ -116,7 +116,7 @@ func (k *Keeper) markLook(ctx context.Context, l Look) error {
 	k.config.Log.Debug().Stringer("source", l.Source).Str("commit", l.Commit).Msg("looking at a source: its Git server told of a push")
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, objectmeta.Look, number)
 	_, err = sources.Patch(ctx, o.Name, mergePatch, patch, metav1.PatchOptions{FieldManager: objectmeta.FieldManager})
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return nil
 	}
 	return err
