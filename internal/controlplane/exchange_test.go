@@ -344,7 +344,7 @@ func TestExchange_Program(t *testing.T) {
 
 	// Several commands with one token.
 	gitlab := []string{login.EnvToken + "=" + f.idToken(p.Advertised().API, nil), "PIPEOPS_CONTEXT=ci"}
-	out, err = run(gitlab, "login", "--oidc")
+	out, err = run(gitlab, "login", "--oidc", "--context", "ci")
 	require.NoError(t, err, out)
 	for range 2 {
 		out, err = run(gitlab, "agents")

@@ -252,8 +252,9 @@ func elsewhere(t *testing.T) (all []string) {
 		all = append(all, lines...)
 	}
 	// A customer's CA is in the agent's tests, TestPolicy_TrustsPinnedKeys, and so is a DNS server
-	// that has the record of a host: TestHostCreate. TestDocs_GitAndBuilds has an earlier commit.
-	for _, command := range []string{"cp", "node drain", "credentials --endorse", "host create", "source rollback"} {
+	// that has the record of a host: TestHostCreate. TestDocs_GitAndBuilds has an earlier commit, and
+	// the control plane's TestExchange_Program an issuer of ID tokens.
+	for _, command := range []string{"cp", "node drain", "credentials --endorse", "host create", "source rollback", "login --oidc"} {
 		lines, err := harness.CommandLine(command)
 		require.NoError(t, err)
 		all = append(all, lines...)
@@ -360,6 +361,8 @@ func turn(line string) int {
 		}
 	}
 	switch {
+	case strings.Contains(line, " webhook delete shop "): // deleting the source deletes it, too
+		return 7
 	case strings.Contains(line, " delete shop "), strings.Contains(line, " context delete "):
 		return 8
 	case strings.HasSuffix(line, "--previous"): // breaks the App, so that there is a previous run
