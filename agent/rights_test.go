@@ -204,6 +204,10 @@ func (s *shop) compare(t *testing.T) {
 	// A build for a Git repository has its log read when it fails: internal/build has a builder. So
 	// has an init container that hangs.
 	upkeep["get pods/log"] = true
+	// Kubernetes' garbage collector may delete what a deleted App owned before the agent does.
+	for _, kind := range []string{"statefulsets.apps", "daemonsets.apps", "cronjobs.batch"} {
+		upkeep["delete "+kind] = true
+	}
 	// On a test's machine the agent reaches the pods' ports itself: internal/app has a pod that it
 	// does not.
 	upkeep["get pods/portforward"] = true
