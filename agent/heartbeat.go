@@ -65,7 +65,7 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 			h.log.Warn().Err(err).Msg("failed to read the cluster's figures; sending the heartbeat without them")
 		}
 		beat.Process, beat.Ticket, beat.RevokedRunners = h.process, h.ticket, h.news.refused()
-		beat.LooksLearned = sources.Learned()
+		beat.AcknowledgedLooks = sources.Acknowledged()
 		beat.RevokedAgents, beat.LastEvents = h.revokedAgents, leadership(engine.Accepted())
 		reason := h.news.ask()
 		answer, err := h.send(ctx, control, beat)

@@ -73,7 +73,7 @@ func (o *observer) outage() *controlapi.Checks {
 // that always change.
 func same(a, b controlapi.Heartbeat) bool {
 	for _, h := range []*controlapi.Heartbeat{&a, &b} {
-		h.Clock, h.Ticket, h.LastEvents, h.LooksLearned = time.Time{}, "", nil, 0
+		h.Clock, h.Ticket, h.LastEvents, h.AcknowledgedLooks = time.Time{}, "", nil, 0
 		h.Capacity.UsedCPUMillis, h.Capacity.UsedMemoryBytes = nil, nil
 	}
 	return reflect.DeepEqual(a, b)

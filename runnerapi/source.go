@@ -105,7 +105,7 @@ type SourceStatus struct {
 	Phase              SourcePhase        `json:"phase" enum:"Pending,Building,Progressing,Ready,Degraded,Failed,Suspended"`
 	ObservedGeneration int64              `json:"observedGeneration,omitempty" doc:"The generation of the spec that this speaks of."`
 	ObservedSync       string             `json:"observedSync,omitempty" doc:"The sync call that was answered last."`
-	ObservedLook       string             `json:"observedLook,omitempty" doc:"The push that was looked for last, of those that a webhook told."`
+	ObservedLook       string             `json:"observedLook,omitempty" doc:"The last look that a webhook requested."`
 	Commit             string             `json:"commit,omitempty" doc:"The commit that is applied."`
 	Attempted          string             `json:"attempted,omitempty" doc:"The newest commit that was tried."`
 	Revision           int64              `json:"revision,omitempty" doc:"For app: the App's revision that it became."`

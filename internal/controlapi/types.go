@@ -97,7 +97,7 @@ type Heartbeat struct {
 	Checks            *Checks     `json:"checks,omitempty" doc:"What the agent's own checks found last; absent before the first. A standby reports only that the Kubernetes API does not answer."`
 	RevokedRunners    []string    `json:"revokedRunners,omitempty" maxItems:"100" doc:"Serial numbers of the last answer. A control plane that was restored from a backup finds in them what was revoked since."`
 	RevokedAgents     []string    `json:"revokedAgents,omitempty" maxItems:"100" doc:"Those of the last answer, for the same purpose."`
-	LooksLearned      int64       `json:"looksLearned,omitempty" minimum:"0" doc:"The highest number of the looks in the last answer, once the agent has asked for all of them."`
+	AcknowledgedLooks int64       `json:"acknowledgedLooks,omitempty" minimum:"0" doc:"The highest number of the looks in the last answer, once the agent has requested all of them in the cluster."`
 	LastEvents        *Leadership `json:"lastEvents,omitempty" doc:"The last call with events that was accepted from this replica; absent for none."`
 	Update            *Update     `json:"update,omitempty" doc:"How the agent's update of itself stands; absent where the customer has not turned that on, and nothing is offered then."`
 }
@@ -175,9 +175,9 @@ type HeartbeatAnswer struct {
 	RevokedRunnerNames []string `json:"revokedRunnerNames,omitempty" doc:"Runners whose newest certificate was revoked: Git sources that they put are suspended."`
 	// Labels are held against what Runners are granted, by the agent too.
 	Labels map[string]string `json:"labels,omitempty" doc:"The agent's labels as the control plane has them: Runners whose certificates are for agents with other labels are to be refused."`
-	// Looks are pushes that Git servers told the control plane of. A look changes nothing by
-	// itself: the agent gets the commit from the repository, as at each interval.
-	Looks []Look `json:"looks,omitempty" doc:"Git sources whose repositories the agent is to look at now. They come again until the agent has learned of them."`
+	// Looks come of push events of Git servers. A look changes nothing by itself:
+	// the agent gets the commit from the repository, as at each interval.
+	Looks []Look `json:"looks,omitempty" doc:"Git sources whose repositories the agent is to look at now. They come again until the agent has acknowledged them."`
 	// Ticket lets the control plane notice that two processes go by one name.
 	Ticket string `json:"ticket,omitempty" doc:"To be sent with the next heartbeat."`
 	// CABundleHash is told always, CAs to a replica that reported another hash.

@@ -54,16 +54,16 @@ func (g gitServer) send(event, body string) int {
 }
 
 // looks returns the looks in the answer to a heartbeat.
-func (c *cluster) looks(learned int64) []controlapi.Look {
+func (c *cluster) looks(acknowledged int64) []controlapi.Look {
 	c.t.Helper()
 	beat := c.heartbeat()
-	beat.LooksLearned = learned
+	beat.AcknowledgedLooks = acknowledged
 	answer, err := c.client.Heartbeat(c.t.Context(), beat)
 	require.NoError(c.t, err)
 	return answer.Looks
 }
 
-func TestSourceWebhook_PushIsTold(t *testing.T) {
+func TestSourceWebhook_PushRequestsLook(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	shop := p.registered("shop")
@@ -78,13 +78,13 @@ func TestSourceWebhook_PushIsTold(t *testing.T) {
 	assert.Empty(t, shop.looks(0))
 	assert.Equal(t, http.StatusAccepted, server.push(pushed))
 	var looks []controlapi.Look
-	await.Until(t, "the agent is told", func() bool {
+	await.Until(t, "the agent gets the look", func() bool {
 		looks = shop.looks(0)
 		return len(looks) > 0
 	})
 	want := controlapi.Look{Number: looks[0].Number, Namespace: "shop", Source: "web", Runner: "ann", Commit: pushed}
 	assert.Equal(t, []controlapi.Look{want}, looks)
-	assert.Equal(t, looks, shop.looks(looks[0].Number-1), "again until it has learned of it")
+	assert.Equal(t, looks, shop.looks(looks[0].Number-1), "again until it is acknowledged")
 	shown, err := ann.SourceWebhook(t.Context(), shop.id.AgentID, source)
 	require.NoError(t, err)
 	assert.True(t, shown.Waiting)
@@ -134,8 +134,8 @@ func TestSourceWebhook_Refused(t *testing.T) {
 	require.True(t, problem.Is(err, problem.Invalid), "%v", err)
 }
 
-// TestSourceWebhook_Flood: however many pushes are told, a source is looked at a few times, and the
-// last one is not lost. Another source is told of at once.
+// TestSourceWebhook_Flood: hundreds of push events cause a few looks at a source, and the last
+// event always causes one. Another source is looked at at once.
 func TestSourceWebhook_Flood(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -159,13 +159,13 @@ func TestSourceWebhook_Flood(t *testing.T) {
 	}
 	assert.LessOrEqual(t, len(numbers), 10)
 	require.Equal(t, http.StatusAccepted, other.push(pushed))
-	await.Until(t, "the other one is told of", func() bool {
+	await.Until(t, "the other source is looked at", func() bool {
 		looks := shop.looks(0)
 		return len(looks) == 2 && looks[1].Source == "api"
 	})
 	p.clock.forward(time.Minute)
 	require.Equal(t, http.StatusAccepted, other.push(pushed)) // what wakes the waiting ones, too
-	await.Until(t, "the last push is told", func() bool {
+	await.Until(t, "the last push leads to a look", func() bool {
 		looks := shop.looks(0)
 		return len(looks) == 2 && looks[0].Commit == commitOf(pushes-1)
 	})

@@ -39,7 +39,7 @@ const (
 	Bytes       = "pipeops.io/bytes"        // on a part of a recording: its size
 	Runner      = "pipeops.io/runner"       // the Runner that sent a command
 	Sync        = "pipeops.io/sync"         // on a source: the call that asked to look at it now
-	Look        = "pipeops.io/look"         // on a source: the number of the push that its Git server told last
+	Look        = "pipeops.io/look"         // on a source: the number of the last look that a webhook requested
 	RolledBack  = "pipeops.io/rolled-back"  // on a source: the commit that it is to be held at
 	Stopped     = "pipeops.io/stopped"      // on a workload of a set or a release: why the agent stopped its rollout
 	Adopted     = "pipeops.io/adopted"      // on an App: what it took over that was there before

@@ -20,7 +20,7 @@ import (
 // lookPatience bounds the marks of one source.
 const lookPatience = 10 * time.Second
 
-// Look is a push to a source's repository, of which its Git server told the control plane.
+// Look is a request to look at a source: its Git server sent a push event to the control plane.
 type Look struct {
 	Number int64 // grows with each
 	Source runnerapi.Key
@@ -32,9 +32,9 @@ type Look struct {
 type looks struct {
 	wake wake.Signal
 
-	mu      sync.Mutex
-	waiting []Look
-	learned int64
+	mu           sync.Mutex
+	waiting      []Look
+	acknowledged int64
 }
 
 // LookAt makes the replica that leads look at sources soon. It does not block. The looks replace
@@ -48,12 +48,12 @@ func (k *Keeper) LookAt(list []Look) {
 	}
 }
 
-// Learned returns the highest number of the looks whose sources were all marked since the last
-// call; 0 for none.
-func (k *Keeper) Learned() (number int64) {
+// Acknowledged returns the highest number of the looks whose sources were all marked since the
+// last call; 0 for none.
+func (k *Keeper) Acknowledged() (number int64) {
 	k.looks.mu.Lock()
 	defer k.looks.mu.Unlock()
-	number, k.looks.learned = k.looks.learned, 0
+	number, k.looks.acknowledged = k.looks.acknowledged, 0
 	return number
 }
 
@@ -77,7 +77,7 @@ func (k *Keeper) markLooks(ctx context.Context) {
 			continue
 		}
 		k.looks.mu.Lock()
-		k.looks.learned = highest
+		k.looks.acknowledged = highest
 		k.looks.mu.Unlock()
 	}
 }
@@ -110,10 +110,10 @@ func (k *Keeper) markLook(ctx context.Context, l Look) error {
 		return nil
 	}
 	if err := k.mayLook(o, l.Runner); err != nil {
-		k.config.Log.Info().Err(err).Stringer("source", l.Source).Str("runner", l.Runner).Msg("ignoring a push: its webhook's Runner may not sync the source")
+		k.config.Log.Info().Err(err).Stringer("source", l.Source).Str("runner", l.Runner).Msg("ignoring a push event: its webhook's Runner may not sync the source")
 		return nil
 	}
-	k.config.Log.Debug().Stringer("source", l.Source).Str("commit", l.Commit).Msg("looking at a source: its Git server told of a push")
+	k.config.Log.Debug().Stringer("source", l.Source).Str("commit", l.Commit).Msg("looking at a source: its Git server sent a push event")
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, objectmeta.Look, number)
 	_, err = sources.Patch(ctx, o.Name, mergePatch, patch, metav1.PatchOptions{FieldManager: objectmeta.FieldManager})
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {

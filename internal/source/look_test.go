@@ -35,21 +35,21 @@ rules:
 		require.NoError(t, p.env.Client.Get(t.Context(), client.ObjectKey{Namespace: p.namespace, Name: "web"}, o))
 		return o.Annotations[objectmeta.Look]
 	}
-	tell := func(number int64, key runnerapi.Key, by, commit string) {
+	request := func(number int64, key runnerapi.Key, by, commit string) {
 		t.Helper()
 		p.keeper.LookAt([]source.Look{{Number: number, Source: key, Runner: by, Commit: commit}})
-		await.Until(t, "the push is learned of", func() bool { return p.keeper.Learned() == number })
-		assert.Zero(t, p.keeper.Learned(), "it is told once")
+		await.Until(t, "the look is acknowledged", func() bool { return p.keeper.Acknowledged() == number })
+		assert.Zero(t, p.keeper.Acknowledged(), "it is acknowledged once")
 	}
-	tell(1, p.key("web"), "stranger", second)
+	request(1, p.key("web"), "stranger", second)
 	assert.Empty(t, mark(), "another Runner's webhook, which may not sync it")
-	tell(2, p.key("none"), runner.Caller.Runner, second)
-	tell(3, runnerapi.Key{Namespace: "kube-system", Name: "web"}, runner.Caller.Runner, second)
+	request(2, p.key("none"), runner.Caller.Runner, second)
+	request(3, runnerapi.Key{Namespace: "kube-system", Name: "web"}, runner.Caller.Runner, second)
 
-	tell(4, p.key("web"), runner.Caller.Runner, second)
+	request(4, p.key("web"), runner.Caller.Runner, second)
 	p.reaches("web", second, func() {})
 	assert.Equal(t, "4", mark())
-	tell(5, p.key("web"), runner.Caller.Runner, second)
+	request(5, p.key("web"), runner.Caller.Runner, second)
 	assert.Equal(t, "4", mark(), "it has that commit")
 
 	p.allow(`
@@ -59,6 +59,6 @@ rules:
     kinds: [ConfigMap]
 `)
 	third := repo.Commit(map[string]string{"one.yaml": configMapFile("one", "third")})
-	tell(6, p.key("web"), "stranger", "")
+	request(6, p.key("web"), "stranger", "")
 	p.reaches("web", third, func() {})
 }

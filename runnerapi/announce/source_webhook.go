@@ -17,16 +17,16 @@ import (
 // source of an agent, as a pattern of http.ServeMux. PUT makes one, or gives it a new secret.
 const SourceWebhookPath = SnapshotPath + "/{agent}/sources/{namespace}/{source}/webhook"
 
-// SourceWebhook is where a Git server tells of pushes, so that the agent looks at the source at
+// SourceWebhook takes the push events of a Git server, so that the agent looks at the source at
 // once.
 type SourceWebhook struct {
 	URL       string    `json:"url" doc:"Address for the Git server's settings. The content type may be JSON or a form."`
 	Secret    string    `json:"secret,omitempty" doc:"Signs the Git server's requests. It is in the answer to PUT only."`
 	CreatedAt time.Time `json:"createdAt" doc:"When its secret was made."`
-	CalledAt  time.Time `json:"calledAt,omitzero" doc:"When a push was told last; absent for never."`
-	Event     string    `json:"event,omitempty" doc:"The Git server's name for what it told last."`
+	CalledAt  time.Time `json:"calledAt,omitzero" doc:"Time of the last push event; absent for none."`
+	Event     string    `json:"event,omitempty" doc:"The Git server's name of that event."`
 	Commit    string    `json:"commit,omitempty" doc:"The commit that it named."`
-	Waiting   bool      `json:"waiting,omitempty" doc:"The agent has not confirmed that it learned of it. It does so with a heartbeat."`
+	Waiting   bool      `json:"waiting,omitempty" doc:"The agent has not acknowledged the event yet. It does so with a heartbeat."`
 }
 
 // maxWebhookAnswer is room for a SourceWebhook.

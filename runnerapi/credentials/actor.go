@@ -42,3 +42,18 @@ func ActorOf(cert *x509.Certificate) string {
 	}
 	return ""
 }
+
+// Extensions returns those of the certificate of a Runner as which someone acts: its grant, in the
+// form of Grant.String, and the actor.
+func Extensions(agents, actor string) ([]pkix.Extension, error) {
+	grant, err := ParseGrant(agents)
+	if err != nil {
+		return nil, err
+	}
+	extensions, err := grant.Extensions()
+	if err != nil {
+		return nil, err
+	}
+	who, err := ActorExtension(actor)
+	return append(extensions, who), err
+}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"sync"
 	"time"
@@ -118,7 +117,7 @@ func (a *Actors) certificate(ctx context.Context, operator string) (issued, erro
 }
 
 func (a *Actors) issue(operator string, runner store.Runner) (issued, error) {
-	extensions, err := a.extensions(operator, runner)
+	extensions, err := credentials.Extensions(runner.Agents, operator)
 	if err != nil {
 		return issued{}, err
 	}
@@ -134,18 +133,4 @@ func (a *Actors) issue(operator string, runner store.Runner) (issued, error) {
 		return issued{}, err
 	}
 	return issued{runner, &pair, a.cfg.CA.Pool()}, nil
-}
-
-// extensions are the Runner's grant, and who acts.
-func (a *Actors) extensions(operator string, runner store.Runner) ([]pkix.Extension, error) {
-	grant, err := credentials.ParseGrant(runner.Agents)
-	if err != nil {
-		return nil, err
-	}
-	extensions, err := grant.Extensions()
-	if err != nil {
-		return nil, err
-	}
-	who, err := credentials.ActorExtension(operator)
-	return append(extensions, who), err
 }

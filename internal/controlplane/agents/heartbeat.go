@@ -90,7 +90,7 @@ func (r *Fleet) beatAnswer(ctx context.Context, agent store.Agent, beat controla
 			return answer, err
 		}
 	}
-	if answer.Looks, err = r.looks(ctx, agent.ID, beat.LooksLearned); err != nil {
+	if answer.Looks, err = r.looks(ctx, agent.ID, beat.AcknowledgedLooks); err != nil {
 		return answer, err
 	}
 	if answer.RevokedRunnerNames, err = r.store.RevokedRunners(ctx); err != nil || beat.Update == nil || beat.Standby {
@@ -100,10 +100,10 @@ func (r *Fleet) beatAnswer(ctx context.Context, agent store.Agent, beat controla
 	return answer, err
 }
 
-// looks returns what the agent is to look at, other than what it has learned of.
-func (r *Fleet) looks(ctx context.Context, agentID string, learned int64) ([]controlapi.Look, error) {
-	if learned > 0 {
-		if err := r.store.LooksLearned(ctx, agentID, learned); err != nil {
+// looks returns what the agent is to look at, without what it has acknowledged.
+func (r *Fleet) looks(ctx context.Context, agentID string, acknowledged int64) ([]controlapi.Look, error) {
+	if acknowledged > 0 {
+		if err := r.store.AcknowledgeLooks(ctx, agentID, acknowledged); err != nil {
 			return nil, err
 		}
 	}

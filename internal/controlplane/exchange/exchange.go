@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/hex"
 	"errors"
 	"net/http"
@@ -162,7 +161,7 @@ func digestOf(token *oidc.IDToken, c claims) string {
 
 // issue takes the token, and issues a certificate.
 func (e *Exchange) issue(ctx context.Context, runner store.Runner, token proven, req *x509.CertificateRequest) (login.Exchanged, error) {
-	extensions, err := extensionsOf(runner, token.actor)
+	extensions, err := credentials.Extensions(runner.Agents, token.actor)
 	if err != nil {
 		return login.Exchanged{}, err
 	}
@@ -183,20 +182,6 @@ func (e *Exchange) issue(ctx context.Context, runner store.Runner, token proven,
 func sha256Of(text []byte) []byte {
 	sum := sha256.Sum256(text)
 	return sum[:]
-}
-
-// extensionsOf are the Runner's grant, and who acts.
-func extensionsOf(runner store.Runner, actor string) ([]pkix.Extension, error) {
-	grant, err := credentials.ParseGrant(runner.Agents)
-	if err != nil {
-		return nil, err
-	}
-	extensions, err := grant.Extensions()
-	if err != nil {
-		return nil, err
-	}
-	who, err := credentials.ActorExtension(actor)
-	return append(extensions, who), err
 }
 
 // take has a token be good for a key alone, unless the Runner was changed meanwhile. A client that

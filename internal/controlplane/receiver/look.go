@@ -24,18 +24,18 @@ const (
 
 // request has a look requested soon. The Runner must still be granted the agent. That was checked
 // before if a look waits.
-func (r *Receivers) request(ctx context.Context, told store.Receiver) error {
-	told.CalledAt = r.config.Now()
-	if r.joined(told) {
+func (r *Receivers) request(ctx context.Context, event store.Receiver) error {
+	event.CalledAt = r.config.Now()
+	if r.coalesced(event) {
 		return nil
 	}
-	if _, err := r.config.LookUp(ctx, told.Runner, told.AgentID); err != nil {
+	if _, err := r.config.LookUp(ctx, event.Runner, event.AgentID); err != nil {
 		if problem.Is(err, problem.NotFound) {
 			return unknown()
 		}
 		return err
 	}
-	revoked, err := r.revoked(ctx, told.Runner)
+	revoked, err := r.revoked(ctx, event.Runner)
 	if err != nil {
 		return err
 	}
@@ -44,25 +44,25 @@ func (r *Receivers) request(ctx context.Context, told store.Receiver) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.looks[told.ID]
+	l := r.looks[event.ID]
 	if l == nil {
 		l = &look{pace: rate.NewLimiter(rate.Every(lookEvery), lookBurst)}
-		r.looks[told.ID] = l
+		r.looks[event.ID] = l
 	}
-	l.receiver, l.waiting = told, true
+	l.receiver, l.waiting = event, true
 	r.wake.Raise()
 	return nil
 }
 
-// joined reports whether a look waits already, which then is for this event.
-func (r *Receivers) joined(told store.Receiver) bool {
+// coalesced reports whether a look waits already, which then is for this event.
+func (r *Receivers) coalesced(event store.Receiver) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.looks[told.ID]
+	l := r.looks[event.ID]
 	if l == nil || !l.waiting {
 		return false
 	}
-	l.receiver = told
+	l.receiver = event
 	return true
 }
 

@@ -48,7 +48,7 @@ type Receivers struct {
 	looks map[string]*look // by receiver; those that wait, and those of the last minute
 }
 
-// look is what was said last to a receiver.
+// look is the last event of a receiver.
 type look struct {
 	receiver store.Receiver
 	waiting  bool // a look is to be requested

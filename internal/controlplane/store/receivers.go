@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Receiver is where a Git server tells of pushes to a source of an agent.
+// Receiver is an address for the push events of a source's Git server.
 type Receiver struct {
 	ID                         string
 	AgentID, Namespace, Source string
@@ -14,10 +14,10 @@ type Receiver struct {
 	// Secret is what requests are signed with. Never print it.
 	Secret    string `json:"-"`
 	CreatedAt time.Time
-	// CalledAt is when the last push was told, zero for never; Event and Commit are what was said.
+	// CalledAt is the time of the last push event, zero for none; Event and Commit are what it has.
 	CalledAt      time.Time
 	Event, Commit string
-	// Look is the number of the refresh request by which the agent learns of the push; 0 if it has.
+	// Look is the number of the look that the agent has not acknowledged; 0 for none.
 	Look int64
 }
 
@@ -59,8 +59,8 @@ func (q receiverTable) DeleteReceiver(ctx context.Context, runner, agentID, name
 	return q.execOne(ctx, `DELETE FROM receivers WHERE agent_id = $1 AND namespace = $2 AND source = $3 AND runner = $4`, agentID, namespace, source, runner)
 }
 
-// RequestLook records a push that a receiver was told of, and a refresh request by which the agent
-// learns of it. A receiver that is gone is no error.
+// RequestLook records a push event, and a refresh request, after which the agent gets the look. A
+// receiver that is gone is no error.
 func (t *Tx) RequestLook(ctx context.Context, r Receiver) error {
 	number, err := t.requestRefresh(ctx, r.AgentID)
 	if err != nil {
@@ -71,14 +71,14 @@ func (t *Tx) RequestLook(ctx context.Context, r Receiver) error {
 	return err
 }
 
-// WaitingLooks returns the receivers with a push that the agent has not learned of, the oldest
+// WaitingLooks returns the receivers with a look that the agent has not acknowledged, the oldest
 // first.
 func (q receiverTable) WaitingLooks(ctx context.Context, agentID string, limit int) ([]Receiver, error) {
 	return all(ctx, q.q, scanReceiver, `SELECT `+receiverColumns+` FROM receivers WHERE agent_id = $1 AND look > 0 ORDER BY look LIMIT $2`, agentID, limit)
 }
 
-// LooksLearned records that an agent has learned of the pushes up to a number.
-func (q receiverTable) LooksLearned(ctx context.Context, agentID string, number int64) error {
+// AcknowledgeLooks records that an agent has acknowledged the looks up to a number.
+func (q receiverTable) AcknowledgeLooks(ctx context.Context, agentID string, number int64) error {
 	_, err := q.exec(ctx, `UPDATE receivers SET look = 0 WHERE agent_id = $1 AND look > 0 AND look <= $2`, agentID, number)
 	return err
 }

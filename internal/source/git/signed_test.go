@@ -87,8 +87,7 @@ func TestFetch_Signed(t *testing.T) {
 	assert.Len(t, files, 1)
 }
 
-// TestFetch_MovedTag has somebody who may push give the name of a new release to an old, signed
-// one.
+// TestFetch_MovedTag pushes an old, signed tag object under the name of a new release.
 func TestFetch_MovedTag(t *testing.T) {
 	s := gitserver.Start(t, "reader", "correct horse")
 	repo := s.Create(t, "shop/deploy.git")

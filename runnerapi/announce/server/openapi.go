@@ -75,7 +75,7 @@ func OpenAPI(version string) ([]byte, error) {
 func sourceWebhookCalls(schemas huma.Registry) (calls []*huma.Operation) {
 	for _, c := range []struct{ method, id, summary, description string }{
 		{http.MethodGet, "get-source-webhook", "Get the webhook that this Runner has for a Git source",
-			"With what the Git server told last. 404 if there is none."},
+			"With the last push event. 404 if there is no webhook."},
 		{http.MethodPut, "set-source-webhook", "Make the webhook of a Git source, or give it a new secret",
 			"The answer has an address for the Git server's settings, and a secret that no other answer has. A push makes the agent look at the source at once, " +
 				"if this Runner put the source, or the policy lets it sync the source. At most 1 000 webhooks for each Runner: then 409."},

@@ -15,7 +15,7 @@ import (
 )
 
 func newSourceWebhook(a *cmdutil.CLI) *cobra.Command {
-	return cli.Group("webhook", "Manage the address at which a Git server tells of pushes to a source",
+	return cli.Group("webhook", "Manage the webhook that takes push events for a source",
 		newWebhookSet(a), newWebhookGet(a), newWebhookDelete(a))
 }
 
@@ -41,7 +41,7 @@ then makes the agent look at the repository at once. The secret is printed once.
 func newWebhookGet(a *cmdutil.CLI) *cobra.Command {
 	var out cli.Output
 	cmd := ofWebhook(a, &cobra.Command{
-		Use: "get [AGENT] NAME", Short: "Show the webhook of a source, and what was told to it last",
+		Use: "get [AGENT] NAME", Short: "Show the webhook of a source and its last event",
 		Example: "  pipeops-runner source webhook get shop web",
 	}, func(ctx context.Context, control *announce.SnapshotClient, agent announce.Agent, key runnerapi.Key) error {
 		hook, err := control.SourceWebhook(ctx, agent.ID, key)
