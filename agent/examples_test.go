@@ -72,7 +72,7 @@ metadata: {namespace: ` + kubetest.AgentNamespace + `, name: pipeops-policy}
 data:
   policy.yaml: |
     rules: [{name: all, commands: ["*", exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api,
-        put-release, rollback-release, delete-release, put-build, put-source], kinds: ["*"], hosts: ["*"], annotations: ["*"], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]
+        put-release, rollback-release, delete-release, put-build, put-source, approve-preview], kinds: ["*"], hosts: ["*"], annotations: ["*"], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]
 `} {
 		s.env.Apply(t, manifest)
 	}
@@ -147,12 +147,37 @@ func dryRun(c runnerapi.Call) string {
 // appliedCommits gives the source the history that a Git server would have given it.
 func (s *shop) appliedCommits(t *testing.T) {
 	t.Helper()
-	s.run(t, "pipeops-runner source sync shop web --wait=1m || test $? = 3") // the agent does not write the status meanwhile
 	now, before := strings.Repeat("c0ffee12", 5), "0a1b2c3d4e5f"+strings.Repeat("0", 28)
 	const at = "2026-01-02T03:04:05Z"
-	_, err := s.env.Cluster.Kubectl(t.Context(), "-n", "production", "patch", "sources.pipeops.io", "web", "--subresource", "status", "--type", "merge", "-p",
-		fmt.Sprintf(`{"status":{"commit":%q,"history":[{"commit":%q,"appliedAt":%q},{"commit":%q,"appliedAt":%q}]}}`, now, now, at, before, at))
+	s.seen(t, fmt.Sprintf(`{"commit":%q,"history":[{"commit":%q,"appliedAt":%q},{"commit":%q,"appliedAt":%q}]}`, now, now, at, before, at))
+}
+
+// openRequest has the agent have seen a pull request of a fork.
+func (s *shop) openRequest(t *testing.T) {
+	t.Helper()
+	_, err := s.env.Cluster.Kubectl(t.Context(), "-n", "production", "patch", "sources.pipeops.io", "web", "--type", "merge", "-p",
+		`{"spec":{"previews":{},"report":{"forge":"github","credentials":"git-status"}}}`)
 	require.NoError(t, err)
+	s.seen(t, `{"previews":{"items":[{"number":12,"commit":"0a1b2c3d4e5f60718293a4b5c6d7e8f901234567","fork":true,"state":"NeedsApproval","since":"2026-01-02T03:04:05Z"}]}}`)
+}
+
+// seen writes into the status of the source web.
+func (s *shop) seen(t *testing.T, status string) {
+	t.Helper()
+	s.run(t, "pipeops-runner source sync shop web --wait=1m || test $? = 3") // the agent does not write the status meanwhile
+	_, err := s.env.Cluster.Kubectl(t.Context(), "-n", "production", "patch", "sources.pipeops.io", "web", "--subresource", "status", "--type", "merge", "-p", `{"status":`+status+`}`)
+	require.NoError(t, err)
+}
+
+// arrange makes what the example of a call is about.
+func (s *shop) arrange(t *testing.T, c runnerapi.Call) {
+	t.Helper()
+	switch c.ID {
+	case "rollback-source":
+		s.appliedCommits(t)
+	case "approve-preview":
+		s.openRequest(t)
+	}
 }
 
 // TestExamples runs every example of docs/reference/runner-api.md as it is written,
@@ -169,9 +194,7 @@ func TestExamples(t *testing.T) {
 			for _, line := range before(c) {
 				s.run(t, line)
 			}
-			if c.ID == "rollback-source" {
-				s.appliedCommits(t)
-			}
+			s.arrange(t, c)
 			if c.Method != http.MethodGet && c.ID != "put-source" && c.ID != "rollback-source" { // whose dry runs ask a server that is not here; internal/source does that
 				s.run(t, dryRun(c))
 			}
@@ -187,9 +210,7 @@ func TestExamples(t *testing.T) {
 		}
 		t.Run("curl "+c.Method+c.Path, func(t *testing.T) {
 			line := c.Curl()
-			if c.ID == "rollback-source" {
-				s.appliedCommits(t)
-			}
+			s.arrange(t, c)
 			if strings.HasSuffix(c.Path, "/drain") { // the cluster's only node has what the next examples need
 				line = dryRun(c)
 			}

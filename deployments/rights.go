@@ -89,7 +89,10 @@ func Calls() map[string][]Right {
 		"sync-source":     {admitted, forSources(sources, "patch")},
 		"rollback-source": {admitted, forSources(sources, "get", "update")},
 		"delete-source":   {admitted, forSources(sources, "get", "delete")},
+		"approve-preview": {admitted, forSources(sources, "get", "update")},
 		"list-sources":    {admitted, forSources(sources, "list")},
+
+		"list-source-previews": {admitted, forSources(sources, "get"), on(apps, "get")},
 
 		"get-cluster":     {on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")},
 		"list-namespaces": {on(namespaces, "list"), on(apps, "list")},

@@ -316,6 +316,13 @@ func Calls() []Call {
 			`{"commit":"0a1b2c3d4e5f"}`,
 			"pipeops-runner source rollback shop web",
 		}, {
+			"GET", sourceRoute + "/previews", "list-source-previews", Reads, []string{"Sources().Previews"}, "source previews list", read, "",
+			"pipeops-runner source previews list shop web",
+		}, {
+			"POST", sourceRoute + "/previews/{number}/approve", "approve-preview", Named, []string{"Sources().ApprovePreview"}, "source previews approve", same,
+			`{"commit":"0a1b2c3d4e5f60718293a4b5c6d7e8f901234567"}`,
+			"pipeops-runner source previews approve shop web 12 --commit 0a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
+		}, {
 			"DELETE", sourceRoute, "delete-source", Writes, []string{"Sources().Delete"}, "source delete", thenGone, "",
 			"pipeops-runner source delete shop web",
 		},

@@ -49,6 +49,9 @@ type SourceSpec struct {
 	Suspend        bool `json:"suspend,omitempty" doc:"Leave everything as it is until this is taken away."`
 	// Report is nil where nothing is reported.
 	Report *SourceReport `json:"report,omitempty" doc:"Where the agent reports what became of each commit: see docs/deployer/git.md."`
+	// Previews is nil where pull requests are not deployed.
+	Previews  *SourcePreviews  `json:"previews,omitempty" doc:"How open pull or merge requests of the repository are deployed, each in a namespace of its own. Needs report."`
+	PreviewOf *SourcePreviewOf `json:"previewOf,omitempty" doc:"On the source of a preview: whose it is. The agent alone writes it."`
 }
 
 // GitRef is what to follow. At most one is given.
@@ -119,6 +122,8 @@ type SourceStatus struct {
 	Error              *SourceError       `json:"error,omitempty" doc:"What went wrong last; absent once it is well."`
 	Suspension         *SourceSuspension  `json:"suspension,omitempty" doc:"Why the agent does not follow it although its spec does not suspend it; absent otherwise."`
 	Conditions         []Condition        `json:"conditions,omitempty" doc:"Its state in the form that Kubernetes' tools read."`
+	// Previews is nil unless there are, or were, previews.
+	Previews *SourcePreviewsStatus `json:"previews,omitempty" doc:"Where previews is set: the open requests."`
 	// Report is written by its own sender, after the rest.
 	Report *SourceReportStatus `json:"report,omitempty" doc:"Where report is set: what the forge has accepted."`
 }
@@ -239,6 +244,7 @@ func (s SourceSpec) Validate(name string) []FieldError {
 	s.validateType(v, name)
 	s.validateBuild(v)
 	s.validateReport(v)
+	s.validatePreviews(v)
 	return v.errs
 }
 

@@ -2,10 +2,7 @@ package runnerapi
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
@@ -39,10 +36,7 @@ func (b SourceBuildStatus) Key() Key { return Key{Namespace: b.Namespace, Name: 
 // BuildKey returns the build of a source that has one. Several namespaces share one for builds, so
 // the name contains the source.
 func (s Source) BuildKey() Key {
-	sum := sha256.Sum256([]byte(s.Namespace + "/" + s.Name))
-	const prefix, digits = "git-", 8
-	name := strings.Trim(s.Name[:min(len(s.Name), maxBuildName-len(prefix)-1-digits)], "-")
-	key := Key{Namespace: DefaultBuildNamespace, Name: prefix + name + "-" + hex.EncodeToString(sum[:digits/2])}
+	key := Key{Namespace: DefaultBuildNamespace, Name: hashed("git-"+s.Name, "", s.Namespace+"/"+s.Name, maxBuildName)}
 	if s.Spec.Build != nil && s.Spec.Build.Namespace != "" {
 		key.Namespace = s.Spec.Build.Namespace
 	}

@@ -47,6 +47,7 @@ type SourceReportStatus struct {
 	SentAt             string           `json:"sentAt,omitempty" doc:"When the forge accepted it (RFC 3339)."`
 	SucceededAt        string           `json:"succeededAt,omitempty" doc:"When the commit was a success first. Ten minutes later a success is final."`
 	Deployment         *ForgeDeployment `json:"deployment,omitempty" doc:"For github: the newest deployment."`
+	Comment            int64            `json:"comment,omitempty" doc:"ID of the comment on the request that it is a preview of."`
 	Error              *SourceError     `json:"error,omitempty" doc:"Why the forge has not accepted a newer state; absent once it has."`
 	RetryAt            string           `json:"retryAt,omitempty" doc:"When the agent tries again (RFC 3339). After source sync it does so at once, unless the forge has asked for the pause."`
 }

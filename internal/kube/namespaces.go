@@ -48,10 +48,39 @@ func (k *Client) Namespaces() Namespaces { return Namespaces{k} }
 // Set makes a namespace the agent's. It creates it, or adopts it if the caller asks for
 // that, and gives the agent its rights there.
 func (k Namespaces) Set(ctx context.Context, name string, spec runnerapi.NamespaceSpec, opts runnerapi.WriteOptions) (runnerapi.Namespace, error) {
-	if err := k.refuseWrite(name); err != nil {
+	if err := checkLabels(spec.Labels); err != nil {
 		return runnerapi.Namespace{}, err
 	}
-	if err := checkLabels(spec.Labels); err != nil {
+	return k.set(ctx, name, spec, "", opts)
+}
+
+// SetPreview creates the namespace of a preview of a source, or updates its bounds. It refuses a
+// namespace that was created for anything else.
+func (k Namespaces) SetPreview(ctx context.Context, name string, source runnerapi.Key, spec runnerapi.NamespaceSpec, opts runnerapi.WriteOptions) error {
+	_, err := k.set(ctx, name, spec, source.String(), opts)
+	return err
+}
+
+// Previews returns the namespaces of previews, with the source of each. Those that are being
+// deleted are left out.
+func (k Namespaces) Previews(ctx context.Context) (map[string]runnerapi.Key, error) {
+	all := map[string]runnerapi.Key{}
+	err := k.pages(ctx, &corev1.NamespaceList{}, func(list client.ObjectList) error {
+		for i := range list.(*corev1.NamespaceList).Items {
+			ns := &list.(*corev1.NamespaceList).Items[i]
+			namespace, name, isPreview := strings.Cut(ns.Annotations[objectmeta.PreviewOf], "/")
+			if isPreview && ns.DeletionTimestamp.IsZero() && k.scope().Covers(ns.Name) {
+				all[ns.Name] = runnerapi.Key{Namespace: namespace, Name: name}
+			}
+		}
+		return nil
+	}, client.MatchingLabels(objectmeta.Labels()))
+	return all, kubeproblem.From(err, "listing namespaces")
+}
+
+// set creates or updates a namespace: for the preview of a source, unless previewOf is empty.
+func (k Namespaces) set(ctx context.Context, name string, spec runnerapi.NamespaceSpec, previewOf string, opts runnerapi.WriteOptions) (runnerapi.Namespace, error) {
+	if err := k.refuseWrite(name); err != nil {
 		return runnerapi.Namespace{}, err
 	}
 	if errs := spec.Validate(); len(errs) > 0 {
@@ -72,13 +101,23 @@ func (k Namespaces) Set(ctx context.Context, name string, spec runnerapi.Namespa
 		return runnerapi.Namespace{}, problem.Errorf(problem.Conflict,
 			"use another name, or send adopt: true to let the agent manage it as it is (the policy of the cluster's owner has to name adopt-namespace)",
 			"namespace %s exists and was not created by the agent", name).WithField("adopt")
+	case exists && previewOf != "" && have.Annotations[objectmeta.PreviewOf] != previewOf:
+		return runnerapi.Namespace{}, problem.Errorf(problem.Conflict, "delete it, if it is not needed: pipeops-runner namespace delete AGENT "+name,
+			"namespace %s exists, and not for a preview of source %s", name, previewOf)
 	}
 	if late, err := opts.Late(ctx); err != nil {
 		return runnerapi.Namespace{}, err
 	} else if late {
 		return k.Get(ctx, name)
 	}
-	if err := k.applyNamespace(ctx, name, spec.Labels, takeOver || have.Annotations[adopted] != "", opts); err != nil {
+	notes := map[string]string{}
+	if takeOver || have.Annotations[adopted] != "" {
+		notes[adopted] = "true"
+	}
+	if of := cmp.Or(previewOf, have.Annotations[objectmeta.PreviewOf]); of != "" {
+		notes[objectmeta.PreviewOf] = of
+	}
+	if err := k.applyNamespace(ctx, name, spec.Labels, notes, opts); err != nil {
 		return runnerapi.Namespace{}, kubeproblem.From(err, "writing namespace "+name)
 	}
 	if exists || !opts.DryRun { // a dry run created no namespace for the RoleBinding
@@ -135,7 +174,7 @@ func checkLabels(labels map[string]string) error {
 
 // applyNamespace uses server-side apply without force: labels that others have set stay, labels
 // that are no longer in the spec go.
-func (k Namespaces) applyNamespace(ctx context.Context, name string, labels map[string]string, wasThere bool, opts runnerapi.WriteOptions) error {
+func (k Namespaces) applyNamespace(ctx context.Context, name string, labels, notes map[string]string, opts runnerapi.WriteOptions) error {
 	ns := &unstructured.Unstructured{}
 	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	ns.SetName(name)
@@ -143,11 +182,8 @@ func (k Namespaces) applyNamespace(ctx context.Context, name string, labels map[
 	maps.Copy(all, labels)
 	ns.SetLabels(all)
 	sign(ns, opts.Caller)
-	if wasThere {
-		notes := ns.GetAnnotations()
-		notes[adopted] = "true"
-		ns.SetAnnotations(notes)
-	}
+	maps.Copy(notes, ns.GetAnnotations())
+	ns.SetAnnotations(notes)
 	return k.writer(opts).Apply(ctx, client.ApplyConfigurationFromUnstructured(ns), client.FieldOwner(objectmeta.FieldManager))
 }
 

@@ -157,16 +157,23 @@ func (a *applier) remote(ctx context.Context, o *object) (git.Remote, error) {
 	return r, err
 }
 
-// secret returns the content of a Secret in the source's namespace.
+// secrets is the resource of Secrets.
+var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+
+// secret returns the content of a Secret in the source's namespace, or in that of the source whose
+// preview it is.
 func (a *applier) secret(ctx context.Context, o *object, name string) (map[string][]byte, error) {
 	api, err := a.cluster.client()
 	if err != nil {
 		return nil, err
 	}
-	found, err := api.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(o.Namespace).
-		Get(ctx, name, metav1.GetOptions{})
+	home, err := a.home(ctx, api, o)
+	if err != nil {
+		return nil, err
+	}
+	found, err := api.objects.Resource(secrets).Namespace(home).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, &git.Error{Reason: git.Credentials, Message: fmt.Sprintf("there is no Secret %s in namespace %s", name, o.Namespace), Fix: "make it: pipeops-runner secret set AGENT " + name}
+		return nil, &git.Error{Reason: git.Credentials, Message: fmt.Sprintf("there is no Secret %s in namespace %s", name, home), Fix: "make it: pipeops-runner secret set AGENT " + name}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the Secret of source %s: %w", o.key(), err)
@@ -223,6 +230,9 @@ func appKey(o *object) runnerapi.Key {
 func (a *applier) deploy(ctx context.Context, o *object, commit string, spec runnerapi.AppSpec, dryRun bool) (int64, error) {
 	// What Git does not name of the scale and the pause stays, and the policy is asked again about
 	// that.
+	if o.Spec.PreviewOf != nil {
+		spec.Ingress = ingressOfPreview(spec.Ingress)
+	}
 	admit := func(spec runnerapi.AppSpec) error {
 		return a.allowed(o, runnerapi.Intent{Command: putApp, Access: runnerapi.Writes, Name: appKey(o).Name, App: &spec})
 	}
@@ -274,6 +284,9 @@ func (a *applier) bringManifests(ctx context.Context, o *object, commit string, 
 	set := Set{
 		Namespace: o.Namespace, Name: o.Name, DryRun: dryRun, Prune: o.Spec.Prune, Force: o.Spec.ForceConflicts, By: o.caller().Runner,
 		Admit: func(namespace string, b runnerapi.ObjectIntent) error {
+			if err := stays(o, namespace, b); err != nil {
+				return err
+			}
 			return a.allowed(o, runnerapi.Intent{
 				Command: applyManifests, Access: runnerapi.Named, Namespace: namespace, Objects: []runnerapi.ObjectIntent{b},
 			})

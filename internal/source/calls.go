@@ -58,6 +58,9 @@ func (k *Keeper) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.Sour
 	if refused := (git.Remote{URL: spec.URL, Guard: k.config.Guard}).CheckHost(); refused != nil {
 		return runnerapi.Source{}, refused.Problem().WithField("url")
 	}
+	if spec.Previews != nil && k.config.Previews == nil {
+		return runnerapi.Source{}, runnerapi.NotSupported("leave out previews", "this agent makes no previews")
+	}
 	if spec.Report != nil {
 		if err := forge.CheckHost(git.Remote{URL: spec.URL, Guard: k.config.Guard}, *spec.Report); err != nil {
 			return runnerapi.Source{}, err
@@ -99,6 +102,9 @@ func (k *Keeper) put(ctx context.Context, sources dynamic.ResourceInterface, key
 			return nil, err
 		}
 	case !apierrors.IsNotFound(err):
+		return nil, err
+	}
+	if err := o.notPreview(); err != nil {
 		return nil, err
 	}
 	if !objectmeta.RecordCommand(o, opts.Command) {
@@ -210,6 +216,11 @@ func (k *Keeper) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 	err = k.races.Run(ctx, key.String(), func() error {
 		u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})
 		if err != nil {
+			return err
+		}
+		if o, err := read(u); err != nil {
+			return err
+		} else if err := o.notPreview(); err != nil {
 			return err
 		}
 		if late, err := opts.Late(ctx); late || err != nil {

@@ -16,6 +16,7 @@ import (
 // UseClock has a Keeper that does not run yet wait by another clock for its next look at a source.
 func (k *Keeper) UseClock(c clock.WithTicker) {
 	k.now, k.reconciler.now, k.reconciler.journal.now = c.Now, c.Now, c.Now
+	k.previews.now = c.Now
 	k.work.ShutDown()
 	k.work = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[runnerapi.Key]{Clock: c})
 	k.reporter.now = c.Now

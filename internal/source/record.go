@@ -64,3 +64,25 @@ func (j *journal) record(o *object, command string, key runnerapi.Key, about map
 		Namespace: key.Namespace, Name: key.Name, Arguments: arguments, Outcome: runnerapi.AuditDone, Status: http.StatusOK,
 	}
 }
+
+// act does something of a source to another object, with its records: one before, where the policy
+// requires that.
+func (j *journal) act(ctx context.Context, o *object, command string, key runnerapi.Key, about map[string]string, do func() error) error {
+	r := j.record(o, command, key, about)
+	if j.begin != nil {
+		begun := r
+		begun.Outcome, begun.Status = runnerapi.AuditBegun, 0
+		if err := j.begin(ctx, begun); err != nil {
+			return err
+		}
+	}
+	err := do()
+	if err != nil {
+		e := asSourceError(err)
+		r.Outcome, r.Status, r.Code, r.Message = runnerapi.AuditFailed, http.StatusUnprocessableEntity, runnerapi.Code(e.Code), e.Message
+	}
+	if j.audit != nil {
+		j.audit(r)
+	}
+	return err
+}

@@ -243,8 +243,12 @@ func (r *reporter) attempt(ctx context.Context, n *news, want commitState) error
 	if err := r.supersede(ctx, n, to, want.commit); err != nil {
 		return err
 	}
+	at := r.urlOf(ctx, o)
+	if err := r.comment(ctx, n, to, want, at); err != nil {
+		return err
+	}
 	return r.report(ctx, n, to, forge.Report{
-		State: want.state, Commit: want.commit, Description: want.description, URL: r.urlOf(ctx, o),
+		State: want.state, Commit: want.commit, Description: want.description, URL: at,
 	})
 }
 

@@ -68,6 +68,15 @@ type Set struct {
 	By    string // the Runner that put the source
 }
 
+// PreviewNamespaces are where previews of pull requests are.
+type PreviewNamespaces interface {
+	// SetPreview creates the namespace of a preview of a source, or updates its bounds.
+	SetPreview(ctx context.Context, name string, source runnerapi.Key, spec runnerapi.NamespaceSpec, opts runnerapi.WriteOptions) error
+	// Previews returns all namespaces of previews, with the source of each.
+	Previews(ctx context.Context) (map[string]runnerapi.Key, error)
+	Delete(ctx context.Context, name string, opts runnerapi.WriteOptions) error
+}
+
 // Config configures a Keeper.
 type Config struct {
 	REST       *rest.Config
@@ -77,6 +86,7 @@ type Config struct {
 	Apps       Apps
 	Manifests  Manifests // nil if this agent applies none
 	Builds     Builds    // nil if it builds nothing
+	Previews   PreviewNamespaces
 	// Audit records what was brought. It may be nil.
 	Audit func(runnerapi.AuditRecord)
 	// Before stores the record that something is about to be brought, if the policy requires that.
@@ -111,6 +121,7 @@ type Keeper struct {
 	revoked    *revokedRunners
 	looks      looks
 	reporter   *reporter
+	previews   *previews
 	races      kubeproblem.Races
 
 	mu     sync.Mutex
@@ -138,11 +149,13 @@ func New(policy Policy, c Config) *Keeper {
 	builder := &builder{builds: c.Builds, applier: applier, journal: journal}
 	cleanup := &buildCleanup{builds: c.Builds, cluster: cluster, log: c.Log}
 	revoked := &revokedRunners{}
+	reporter := newReporter(c, applier, cluster, revoked)
 	return &Keeper{
 		config: c, now: time.Now, wake: wake.New(), work: workqueue.NewTypedDelayingQueue[runnerapi.Key](),
 		lanes:   limit.NewLanes[runnerapi.Key](limit.PerOwner{Namespace: workersOfNamespace, Runner: workersOfRunner}),
 		cluster: cluster, builder: builder, cleanup: cleanup, revoked: revoked, looks: looks{wake: wake.New()},
-		reporter: newReporter(c, applier, cluster, revoked),
+		reporter: reporter,
+		previews: &previews{namespaces: c.Previews, applier: applier, cluster: cluster, reporter: reporter, journal: journal, now: time.Now, log: c.Log},
 		reconciler: &reconciler{
 			apps: c.Apps, manifests: c.Manifests, applier: applier, builder: builder, cleanup: cleanup,
 			journal: journal, revoked: revoked, now: time.Now, log: c.Log,

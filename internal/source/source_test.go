@@ -135,9 +135,18 @@ func openIn(t *testing.T, env *kubetest.Env, by ...clock.WithTicker) *place {
 // openWith is a place where images are built.
 func openWith(t *testing.T, env *kubetest.Env, builds source.Builds, by ...clock.WithTicker) *place {
 	t.Helper()
+	return openFor(t, env, builds, 0, by...)
+}
+
+// openFor is a place whose agent also sees the namespaces of that many previews of a source web.
+func openFor(t *testing.T, env *kubetest.Env, builds source.Builds, more int64, by ...clock.WithTicker) *place {
+	t.Helper()
 	namespace := env.Namespace(t)
 	p := &place{t: t, env: env, namespace: namespace, git: gitserver.Start(t, "reader", "correct horse"), audited: &audited{}, leads: &atomic.Bool{}}
 	agent, only := kubetest.AgentOf(namespace), []string{namespace}
+	for number := int64(1); number <= more; number++ {
+		only = append(only, runnerapi.PreviewNamespace(runnerapi.Key{Namespace: namespace, Name: "web"}, number))
+	}
 	turnOn(t, env)
 	p.policy = policy.New("a test")
 	p.allow(allowing)

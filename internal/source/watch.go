@@ -111,6 +111,7 @@ func (k *Keeper) follow(ctx context.Context) {
 	defer k.keepStores(nil)
 	all.Go(func() error {
 		k.cleanup.sweep(ctx)
+		k.previews.sweep(ctx)
 		return nil
 	})
 	all.Go(func() error {
@@ -171,10 +172,11 @@ func (k *Keeper) handler() cache.ResourceEventHandler {
 	}}
 }
 
-// asked returns who put a source, by which call, and the last call and push that requested a look.
-func asked(u *unstructured.Unstructured) [4]string {
+// asked returns who put a source, by which call, and what requested a look last: a call, a push, or
+// an approval of a preview.
+func asked(u *unstructured.Unstructured) [5]string {
 	a := u.GetAnnotations()
-	return [4]string{a[objectmeta.ChangedBy], a[objectmeta.RequestID], a[objectmeta.Sync], a[objectmeta.Look]}
+	return [5]string{a[objectmeta.ChangedBy], a[objectmeta.RequestID], a[objectmeta.Sync], a[objectmeta.Look], a[objectmeta.Approvals]}
 }
 
 // drain handles sources until the queue is shut down.
@@ -221,7 +223,7 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 	if apierrors.IsNotFound(err) {
 		k.cleanup.gone(ctx, key)
 		k.reporter.forget(key)
-		return 0
+		return k.previews.gone(ctx, key)
 	}
 	var o *object
 	if err == nil {
@@ -233,6 +235,10 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 	}
 	ctx = limit.WithRunner(ctx, o.caller().Runner)
 	status, next := k.reconciler.reconcile(ctx, o)
+	previews, again := k.previews.reconcile(ctx, o)
+	if status.Previews = previews; again > 0 && (next == 0 || again < next) {
+		next = again
+	}
 	if ctx.Err() != nil {
 		return soon
 	}

@@ -71,6 +71,14 @@ func Sources(w io.Writer, sources ...runnerapi.Source) {
 	}
 }
 
+// Previews writes the previews of a source.
+func Previews(w io.Writer, previews ...runnerapi.SourcePreview) {
+	cli.Row(w, "NUMBER", "BRANCH", "COMMIT", "STATE", "PHASE", "NAMESPACE", "EXPIRES", "URL")
+	for _, p := range previews {
+		cli.Row(w, p.Number, cli.Printable(p.Branch), fmt.Sprintf("%.12s", p.Commit), p.State, p.Phase, p.Namespace, p.ExpiresAt, p.URL)
+	}
+}
+
 // Builds writes builds.
 func Builds(w io.Writer, builds ...runnerapi.Build) {
 	cli.Row(w, "NAME", "PHASE", "COMMIT", "IMAGE", "SECONDS", "CAUSE", "AGE")

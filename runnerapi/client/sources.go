@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -33,6 +34,17 @@ func (s Sources) Sync(ctx context.Context, key runnerapi.Key, opts runnerapi.Wri
 // new one.
 func (s Sources) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.SourceRollback, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
 	return fetch[runnerapi.Source](ctx, s.core, objectRequest("rollback-source", key).send(to).write(opts))
+}
+
+// Previews reads the open pull requests of a source's repository, and their previews.
+func (s Sources) Previews(ctx context.Context, key runnerapi.Key) (runnerapi.SourcePreviewList, error) {
+	return fetch[runnerapi.SourcePreviewList](ctx, s.core, objectRequest("list-source-previews", key))
+}
+
+// ApprovePreview allows a preview of a fork's commit.
+func (s Sources) ApprovePreview(ctx context.Context, key runnerapi.Key, number int64, approval runnerapi.PreviewApproval, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+	r := newRequest("approve-preview", key.Namespace, key.Name, strconv.FormatInt(number, 10))
+	return fetch[runnerapi.Source](ctx, s.core, r.send(approval).write(opts))
 }
 
 // Delete stops following a repository. What it has brought stays.

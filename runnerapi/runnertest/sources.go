@@ -114,6 +114,28 @@ func (b fakeSources) Rollback(ctx context.Context, key runnerapi.Key, to runnera
 	return s, nil
 }
 
+// Previews implements backend.Sources: a source has one preview, and one of a fork that waits for
+// an approval.
+func (b fakeSources) Previews(ctx context.Context, key runnerapi.Key) (runnerapi.SourcePreviewList, error) {
+	s, err := b.source(ctx, Call{Verb: "Sources.Previews", Key: key})
+	if err != nil || s.Spec.Previews == nil {
+		return runnerapi.SourcePreviewList{Items: []runnerapi.SourcePreview{}}, err
+	}
+	const since, expires = "2026-01-02T03:04:05Z", "2026-01-09T03:04:05Z"
+	mine := s.Preview(12, strings.Repeat("c0ffee12", 5))
+	return runnerapi.SourcePreviewList{CheckedAt: since, Items: []runnerapi.SourcePreview{{
+		Number: 12, Branch: "shiny", Commit: mine.Spec.Ref.Commit, State: runnerapi.PreviewActive, Namespace: mine.Namespace, Since: since, ExpiresAt: expires,
+		Phase: runnerapi.SourceReady, URL: "https://web.apps.example.com",
+	}, {
+		Number: 13, Branch: "patch-1", Commit: strings.Repeat("decade12", 5), Fork: true, State: runnerapi.PreviewNeedsApproval, Since: since,
+	}}}, nil
+}
+
+// ApprovePreview implements backend.Sources.
+func (b fakeSources) ApprovePreview(ctx context.Context, key runnerapi.Key, _ int64, _ runnerapi.PreviewApproval, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+	return b.source(ctx, Call{Verb: "Sources.ApprovePreview", Key: key, WriteOptions: opts})
+}
+
 // Delete implements backend.Sources.
 func (b fakeSources) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	if _, err := b.source(ctx, Call{Verb: "Sources.Delete", Key: key, WriteOptions: opts}); err != nil || opts.DryRun {

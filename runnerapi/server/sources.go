@@ -13,6 +13,8 @@ import (
 type (
 	sourceOutput     struct{ Body runnerapi.Source }
 	sourceListOutput struct{ Body runnerapi.SourceList }
+
+	previewListOutput struct{ Body runnerapi.SourcePreviewList }
 )
 
 // sourceCalls are the calls about Git sources.
@@ -35,8 +37,12 @@ func (s *sourceCalls) routes() {
 	register(s.calls, alsoRefuses(operation("rollback-source", "Git", "Roll a Git source back",
 		"Applies a commit that was applied before, by default the one before the current one, and holds the source there until there is a commit newer than the newest of now. "+
 			"sync-source and put-source end the hold. A dry run gets the commit and tries all of it. With an Idempotency-Key it is done once, however often it is sent.", request.MaxSmallBody), http.StatusNotImplemented), s.rollbackSource)
+	register(s.calls, alsoRefuses(operation("list-source-previews", "Git", "List the previews of a Git source",
+		"The open pull or merge requests of its repository, with where they are deployed, or why they are not.", 0), http.StatusNotImplemented), s.listPreviews)
+	register(s.calls, alsoRefuses(operation("approve-preview", "Git", "Allow a preview of a fork's commit",
+		"A request from another repository has no preview until a Runner has allowed its commit, by all its digits. The customer's policy has to name this command.", request.MaxSmallBody), http.StatusNotImplemented), s.approvePreview)
 	register(s.calls, alsoRefuses(operation("delete-source", "Git", "Stop following a Git repository",
-		"What it has brought stays.", 0), http.StatusNotImplemented), s.deleteSource)
+		"What it has brought stays. Its previews are deleted.", 0), http.StatusNotImplemented), s.deleteSource)
 }
 
 func (s *sourceCalls) putSource(ctx context.Context, in *struct {
@@ -87,6 +93,21 @@ func (s *sourceCalls) rollbackSource(ctx context.Context, in *struct {
 		to = *in.Body
 	}
 	source, err := s.sources.Rollback(ctx, objectKey(in.Object), to, s.writeOptions(ctx, in.Write))
+	return &sourceOutput{Body: source}, err
+}
+
+func (s *sourceCalls) listPreviews(ctx context.Context, in *params.Object) (*previewListOutput, error) {
+	list, err := s.sources.Previews(ctx, objectKey(*in))
+	return &previewListOutput{Body: list}, err
+}
+
+func (s *sourceCalls) approvePreview(ctx context.Context, in *struct {
+	params.Object
+	params.Write
+	Number int64 `path:"number" minimum:"1" doc:"Number of the pull or merge request."`
+	Body   runnerapi.PreviewApproval
+}) (*sourceOutput, error) {
+	source, err := s.sources.ApprovePreview(ctx, objectKey(in.Object), in.Number, in.Body, s.writeOptions(ctx, in.Write))
 	return &sourceOutput{Body: source}, err
 }
 

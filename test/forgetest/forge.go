@@ -1,6 +1,6 @@
-// Package forgetest is a fake forge for tests: over TLS it takes commit statuses as GitHub, GitLab
-// and Gitea do, and refuses what they refuse. It hosts no repositories; those of a test are in a
-// gitserver.
+// Package forgetest is a fake forge for tests: over TLS it takes commit statuses and comments, and
+// lists pull requests, as GitHub, GitLab and Gitea do, and refuses what they refuse. It hosts no
+// repositories; those of a test are in a gitserver.
 package forgetest
 
 import (
@@ -52,6 +52,8 @@ type Server struct {
 	appID       string
 	deploys     bool // the App may
 	tokens      int
+	pulls       []Pull
+	comments    []Comment // whose ID is its place from 1
 }
 
 // Start starts a forge whose token this is.
@@ -147,6 +149,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		write(w, refuse(http.StatusTooManyRequests, "You have exceeded a secondary rate limit"))
 		return
 	}
+	if r.Method == http.MethodGet {
+		write(w, s.route(r, nil))
+		return
+	}
 	var body map[string]any
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&body); err != nil {
 		write(w, refuse(http.StatusBadRequest, "Problems parsing JSON"))
@@ -199,6 +205,9 @@ func (s *Server) github(r *http.Request, at string, body map[string]any) answer 
 	at, ok := strings.CutPrefix(at, "/repos/"+s.Repository+"/")
 	if !ok {
 		return refuse(http.StatusNotFound, "Not Found")
+	}
+	if a, known := s.pullRequests(r, at, body); known {
+		return a
 	}
 	parts := strings.Split(at, "/")
 	if len([]rune(text(body, "description"))) > 140 {
@@ -262,8 +271,11 @@ func (s *Server) gitlab(r *http.Request, at string, body map[string]any) answer 
 	if r.Header.Get("PRIVATE-TOKEN") != s.token {
 		return refuse(http.StatusUnauthorized, "401 Unauthorized")
 	}
-	project := strings.ReplaceAll(s.Repository, "/", "%2F")
-	commit, ok := strings.CutPrefix(at, "/projects/"+project+"/statuses/")
+	project := "/projects/" + strings.ReplaceAll(s.Repository, "/", "%2F") + "/"
+	if a, known := s.mergeRequests(r, strings.TrimPrefix(at, project), body); known && strings.HasPrefix(at, project) {
+		return a
+	}
+	commit, ok := strings.CutPrefix(at, project+"statuses/")
 	if !ok {
 		return refuse(http.StatusNotFound, "404 Project Not Found")
 	}
@@ -297,7 +309,11 @@ func (s *Server) gitea(r *http.Request, at string, body map[string]any) answer {
 	if r.Header.Get("Authorization") != "token "+s.token {
 		return refuse(http.StatusUnauthorized, "invalid username, password or token")
 	}
-	commit, ok := strings.CutPrefix(at, "/repos/"+s.Repository+"/statuses/")
+	repository := "/repos/" + s.Repository + "/"
+	if a, known := s.pullRequests(r, strings.TrimPrefix(at, repository), body); known && strings.HasPrefix(at, repository) {
+		return a
+	}
+	commit, ok := strings.CutPrefix(at, repository+"statuses/")
 	if !ok || !s.has(commit) {
 		return refuse(http.StatusNotFound, "The target couldn't be found.")
 	}

@@ -100,6 +100,12 @@ func (r *Repository) Config(name, value string) {
 // It returns the commit.
 func (r *Repository) Commit(files map[string]string) string {
 	r.t.Helper()
+	r.write(files)
+	return r.Push()
+}
+
+func (r *Repository) write(files map[string]string) {
+	r.t.Helper()
 	for name, text := range files {
 		path := filepath.Join(r.work, name)
 		if text == "" {
@@ -109,7 +115,6 @@ func (r *Repository) Commit(files map[string]string) string {
 		require.NoError(r.t, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(r.t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	return r.Push()
 }
 
 // Push pushes the content of the working tree, and returns the commit.
@@ -118,6 +123,19 @@ func (r *Repository) Push() string {
 	r.git(r.work, "add", "--all")
 	r.git(r.work, "commit", "--quiet", "--allow-empty", "--message", "a commit")
 	r.git(r.work, "push", "--quiet", "--force", "origin", "HEAD:main")
+	return r.Git("rev-parse", "HEAD")
+}
+
+// Branch commits files on top of the newest commit, and pushes that to another branch than main. It
+// returns the commit.
+func (r *Repository) Branch(name string, files map[string]string) string {
+	r.t.Helper()
+	r.Git("checkout", "--quiet", "-B", name)
+	defer r.Git("checkout", "--quiet", "-")
+	r.write(files)
+	r.Git("add", "--all")
+	r.Git("commit", "--quiet", "--allow-empty", "--message", "a commit")
+	r.Git("push", "--quiet", "--force", "origin", "HEAD:"+name)
 	return r.Git("rev-parse", "HEAD")
 }
 

@@ -49,14 +49,57 @@ const (
 	userAgent     = "pipeops-agent"
 )
 
-// client sends the requests of one report.
+// client sends the requests of one call of this package.
 type client struct {
 	repository  Repository
 	credentials Credentials
+	rights      rights
 	host        string
 	token       string
 	http        *http.Client
 }
+
+// rights are what a call needs.
+type rights struct {
+	doing string
+	needs map[runnerapi.Forge]string // for people
+	app   map[string]string          // of a GitHub App's token
+}
+
+const (
+	gitlabAPI  = "the scope api, and the role Developer in the project"
+	giteaWrite = "the scope write:repository, and write access to the repository"
+)
+
+var reportRights = rights{"report to", map[runnerapi.Forge]string{
+	runnerapi.GitHub: "write access to commit statuses, and to deployments where report.environment is set",
+	runnerapi.GitLab: gitlabAPI, runnerapi.Gitea: giteaWrite,
+}, map[string]string{"statuses": "write"}}
+
+var deployRights = rights{reportRights.doing, reportRights.needs, map[string]string{"statuses": "write", "deployments": "write"}}
+
+// open returns a client for a repository. A GitHub App gets a token of these rights first.
+func open(ctx context.Context, remote git.Remote, r Repository, c Credentials, rights rights) (*client, error) {
+	remote.Auth = c.auth
+	at := &client{
+		repository: r, credentials: c, rights: rights, host: r.api.Host, token: c.token,
+		http: &http.Client{
+			Transport: remote.Transport(),
+			// A token goes to one address alone.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+	if c.app == nil {
+		return at, nil
+	}
+	if err := at.appToken(ctx); err != nil {
+		at.close()
+		return nil, err
+	}
+	return at, nil
+}
+
+func (c *client) close() { c.http.CloseIdleConnections() }
 
 func (r Repository) escaped() string {
 	owner, name, _ := strings.Cut(r.path, "/")
@@ -65,15 +108,25 @@ func (r Repository) escaped() string {
 
 // post sends a request and decodes the answer, unless into is nil.
 func (c *client) post(ctx context.Context, path string, body, into any) error {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("encode the report: %w", err)
+	return c.call(ctx, http.MethodPost, path, body, into, maxAnswer)
+}
+
+// call sends a request, with a body unless that is nil, and decodes an answer of limited size.
+func (c *client) call(ctx context.Context, method, path string, body, into any, most int) error {
+	var text []byte
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return fmt.Errorf("encode the request: %w", err)
+		}
 	}
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, c.repository.api.String()+path, bytes.NewReader(text))
+	q, err := http.NewRequestWithContext(ctx, method, c.repository.api.String()+path, bytes.NewReader(text))
 	if err != nil {
 		return invalid("report.api", "correct it", "makes no address with url")
 	}
-	q.Header.Set("Content-Type", "application/json")
+	if body != nil {
+		q.Header.Set("Content-Type", "application/json")
+	}
 	q.Header.Set("User-Agent", userAgent)
 	c.authorize(q.Header)
 	resp, err := c.http.Do(q)
@@ -81,7 +134,7 @@ func (c *client) post(ctx context.Context, path string, body, into any) error {
 		return git.Explain(err, c.host)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, int64(most)+1))
 	if err != nil {
 		return git.Explain(err, c.host)
 	}
@@ -91,7 +144,10 @@ func (c *client) post(ctx context.Context, path string, body, into any) error {
 	if into == nil {
 		return nil
 	}
-	if err := decode.LimitsFor(maxAnswer).JSON(answer, into); err != nil {
+	if len(answer) > most {
+		return git.NewError(git.TooLarge, "wait: it is tried again", "%s answers with more than %d KiB", c.host, most>>10)
+	}
+	if err := decode.LimitsFor(most).JSON(answer, into); err != nil {
 		return git.NewError(git.Unreachable, "correct report.forge and report.api, if the server is of another kind", "%s answers with something else than JSON", c.host)
 	}
 	return nil
@@ -113,13 +169,6 @@ func (c *client) authorize(h http.Header) {
 // alreadySo is GitLab's refusal of a state that the commit has.
 const alreadySo = "Cannot transition status"
 
-// rights are what a token needs to report.
-var rights = map[runnerapi.Forge]string{
-	runnerapi.GitHub: "write access to commit statuses, and to deployments where report.environment is set",
-	runnerapi.GitLab: "the scope api, and the role Developer in the project",
-	runnerapi.Gitea:  "the scope write:repository, and write access to the repository",
-}
-
 // refused returns what an answer other than success means.
 func (c *client) refused(resp *http.Response, answer []byte) error {
 	code, wait := resp.StatusCode, pause(resp.Header, time.Now())
@@ -132,10 +181,10 @@ func (c *client) refused(resp *http.Response, answer []byte) error {
 	case code == http.StatusUnauthorized:
 		return git.NewError(git.Denied, "put a token that is valid into the Secret", "%s refuses the token of Secret %s%s", c.host, c.credentials.secret, says)
 	case code == http.StatusForbidden:
-		return git.NewError(git.Denied, "give it "+rights[c.repository.kind], "the token of Secret %s may not report to %s%s", c.credentials.secret, c.repository.path, says)
+		return git.NewError(git.Denied, "give it "+c.rights.needs[c.repository.kind], "the token of Secret %s may not %s %s%s", c.credentials.secret, c.rights.doing, c.repository.path, says)
 	case code == http.StatusNotFound:
-		return git.NewError(git.NotFound, "correct url; or give the token access to the repository, with "+rights[c.repository.kind],
-			"%s has no repository %s that the token can see, or not this commit%s", c.host, c.repository.path, says)
+		return git.NewError(git.NotFound, "correct url; or give the token access to the repository, with "+c.rights.needs[c.repository.kind],
+			"%s has no repository %s that the token can see, or not this commit or request%s", c.host, c.repository.path, says)
 	case code >= http.StatusMultipleChoices && code < http.StatusBadRequest:
 		return git.NewError(git.Moved, "set url to where the repository is now, and report.api to where the API is", "%s redirects to another address, to which the agent sends no token", c.host)
 	case code >= http.StatusInternalServerError:

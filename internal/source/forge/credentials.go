@@ -122,23 +122,19 @@ func (a *githubApp) jwt(now time.Time) (string, error) {
 }
 
 // appToken gets a token of the GitHub App that is good for this repository alone, and for nothing
-// but reports.
-func (c *client) appToken(ctx context.Context, deploys bool) error {
+// but what is to be done.
+func (c *client) appToken(ctx context.Context) error {
 	own, err := c.credentials.app.jwt(time.Now())
 	if err != nil {
 		return bad("put the App's private key into githubAppPrivateKey", "Secret %s: %v", c.credentials.secret, err)
 	}
 	_, name, _ := strings.Cut(c.repository.path, "/")
-	permissions := map[string]string{"statuses": "write"}
-	if deploys {
-		permissions["deployments"] = "write"
-	}
 	c.token = own
 	var got struct {
 		Token string `json:"token"`
 	}
 	err = c.post(ctx, "/app/installations/"+c.credentials.app.installation+"/access_tokens", map[string]any{
-		"repositories": []string{name}, "permissions": permissions,
+		"repositories": []string{name}, "permissions": c.rights.app,
 	}, &got)
 	if err != nil {
 		return err

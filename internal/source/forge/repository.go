@@ -1,8 +1,9 @@
 // Package forge reports the state of a commit to the server that hosts its repository: GitHub,
-// GitLab, Gitea or Forgejo. It sends one report and keeps nothing.
+// GitLab, Gitea or Forgejo. It also lists the open pull requests there, and comments on them. It
+// keeps nothing.
 //
-// It has no client library: a report is at most five POST requests, and a library would bring its
-// own transport beside the one of package git, with its guard, proxy and limits.
+// It has no client library: these are seven requests, and a library would bring its own transport
+// beside the one of package git, with its guard, proxy and limits.
 package forge
 
 import (

@@ -2,7 +2,6 @@ package forge
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -42,21 +41,15 @@ const maxURL = 255
 func Send(ctx context.Context, remote git.Remote, r Repository, c Credentials, report Report) (deployment int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	remote.Auth = c.auth
-	at := &client{
-		repository: r, credentials: c, host: r.api.Host, token: c.token,
-		http: &http.Client{
-			Transport: remote.Transport(),
-			// A token goes to one address alone.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+	rights := reportRights
+	if report.Environment != "" {
+		rights = deployRights
 	}
-	defer at.http.CloseIdleConnections()
-	if c.app != nil {
-		if err := at.appToken(ctx, report.Environment != ""); err != nil {
-			return report.Deployment, err
-		}
+	at, err := open(ctx, remote, r, c, rights)
+	if err != nil {
+		return report.Deployment, err
 	}
+	defer at.close()
 	if len(report.URL) > maxURL {
 		report.URL = ""
 	}
@@ -163,3 +156,11 @@ func (c *client) deploymentStatus(ctx context.Context, r Report) error {
 	}
 	return c.post(ctx, "/repos/"+c.repository.escaped()+"/deployments/"+strconv.FormatInt(r.Deployment, 10)+"/statuses", about, nil)
 }
+
+// Code returns a text as code in Markdown, in which it mentions no one and links nowhere.
+func Code(text string) string {
+	return "`" + strings.ReplaceAll(clip(text, maxComment), "`", "'") + "`"
+}
+
+// maxComment bounds a text in a comment.
+const maxComment = 1000

@@ -215,7 +215,11 @@ type Sources interface {
 	// Rollback makes the agent go back to an earlier commit, and hold the source there until there
 	// is a new one. The result is in the source's status.
 	Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.SourceRollback, opts runnerapi.WriteOptions) (runnerapi.Source, error)
-	// Delete stops following. What the source has brought stays.
+	// Previews returns the open pull requests of the repository, and their previews.
+	Previews(ctx context.Context, key runnerapi.Key) (runnerapi.SourcePreviewList, error)
+	// ApprovePreview allows a preview of a fork's commit.
+	ApprovePreview(ctx context.Context, key runnerapi.Key, number int64, approval runnerapi.PreviewApproval, opts runnerapi.WriteOptions) (runnerapi.Source, error)
+	// Delete stops following. What the source has brought stays; its previews end.
 	Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
 }
 

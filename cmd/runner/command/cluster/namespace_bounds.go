@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/tables"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -46,8 +47,8 @@ func (f *namespaceFlags) spec() (runnerapi.NamespaceSpec, error) {
 		spec.Quota = &runnerapi.NamespaceQuota{}
 	}
 	for _, s := range f.quota {
-		if err := setQuota(spec.Quota, s); err != nil {
-			return spec, cli.Usage(err)
+		if err := cmdutil.SetQuota(spec.Quota, s); err != nil {
+			return spec, cli.Usage(fmt.Errorf("--quota %s: %w", s, err))
 		}
 	}
 	if len(f.defaults) > 0 {
@@ -55,7 +56,7 @@ func (f *namespaceFlags) spec() (runnerapi.NamespaceSpec, error) {
 	}
 	for _, s := range f.defaults {
 		name, amount, _ := strings.Cut(s, "=")
-		if !setAmount(&spec.Limits.Requests, &spec.Limits.Limits, name, amount) {
+		if !cmdutil.SetAmount(&spec.Limits.Requests, &spec.Limits.Limits, name, amount) {
 			return spec, cli.Usage(fmt.Errorf("--default %s: expected cpu, memory, limits.cpu or limits.memory, as NAME=AMOUNT", s))
 		}
 	}
@@ -63,45 +64,6 @@ func (f *namespaceFlags) spec() (runnerapi.NamespaceSpec, error) {
 		spec.Network = &runnerapi.NamespaceNetwork{Mode: runnerapi.NetworkMode(f.network), AllowFrom: f.allowFrom}
 	}
 	return spec, nil
-}
-
-func setQuota(q *runnerapi.NamespaceQuota, s string) error {
-	name, amount, _ := strings.Cut(s, "=")
-	switch {
-	case amount == "":
-	case name == "storage":
-		q.Storage = amount
-		return nil
-	case name == "pods":
-		n, err := strconv.ParseInt(amount, 10, 32)
-		if err != nil || n < 0 {
-			return fmt.Errorf("--quota %s: expected a number of pods", s)
-		}
-		pods := int32(n)
-		q.Pods = &pods
-		return nil
-	case setAmount(&q.Requests, &q.Limits, name, amount):
-		return nil
-	}
-	return fmt.Errorf("--quota %s: expected cpu, memory, limits.cpu, limits.memory, pods or storage, as NAME=AMOUNT", s)
-}
-
-func setAmount(requests, limits *runnerapi.ResourceAmounts, name, amount string) bool {
-	of := requests
-	if rest, ok := strings.CutPrefix(name, "limits."); ok {
-		of, name = limits, rest
-	}
-	switch {
-	case amount == "":
-		return false
-	case name == "cpu":
-		of.CPU = amount
-	case name == "memory":
-		of.Memory = amount
-	default:
-		return false
-	}
-	return true
 }
 
 func namespaceDetails(w io.Writer, ns runnerapi.Namespace) {

@@ -20,7 +20,7 @@ import (
 // NewSource returns the command source.
 func NewSource(a *cmdutil.CLI) *cobra.Command {
 	return cli.Group("source", "Manage the Git repositories that an agent follows",
-		newSourcePut(a), newSourceGet(a), newSourceList(a), newSourceSync(a), newSourceRollback(a), newSourceWebhook(a), newSourceLogs(a), newSourceDelete(a))
+		newSourcePut(a), newSourceGet(a), newSourceList(a), newSourceSync(a), newSourceRollback(a), newSourceWebhook(a), newSourcePreviews(a), newSourceLogs(a), newSourceDelete(a))
 }
 
 func newSourcePut(a *cmdutil.CLI) *cobra.Command {
@@ -30,6 +30,7 @@ func newSourcePut(a *cmdutil.CLI) *cobra.Command {
 	var spec runnerapi.SourceSpec
 	var build sourceBuild
 	var report sourceReport
+	var previews sourcePreviews
 	var chart runnerapi.SourceChart
 	var webhook bool
 	w := cmdutil.Waiting{}
@@ -53,7 +54,10 @@ gives the App's spec instead of --path.
 
 With --webhook, a push makes the agent look at once. See "source webhook set".
 
-With --report, the agent reports the state of each commit to GitHub, GitLab, Gitea or Forgejo.`,
+With --report, the agent reports the state of each commit to GitHub, GitLab, Gitea or Forgejo.
+
+With --previews, each open pull request there is deployed in a namespace of its own, until it is
+closed. One from a fork waits for "source previews approve".`,
 		Example: `  pipeops-runner source set shop web --url https://git.example.com/shop/deploy.git --type app --path web/app.yaml
   pipeops-runner source set shop web --url git@git.example.com:shop/deploy.git --type kustomize --path overlays/production --branch main --secret git-deploy
   pipeops-runner source set shop web --url https://git.example.com/shop/web.git --type app --path deploy/app.yaml --secret git-deploy --image registry.example.com/shop/web --push-credentials registry --wait=15m`,
@@ -74,7 +78,7 @@ With --report, the agent reports the state of each commit to GitHub, GitLab, Git
 				}
 				spec.AppSpec = string(text)
 			}
-			if err := errors.Join(build.into(&spec), report.into(&spec)); err != nil {
+			if err := errors.Join(build.into(&spec), report.into(&spec), previews.into(cmd, &spec)); err != nil {
 				return cli.Usage(err)
 			}
 			if chart.Release != "" || chart.Values != "" || len(chart.ValuesFiles) > 0 {
@@ -111,6 +115,7 @@ With --report, the agent reports the state of each commit to GitHub, GitLab, Git
 	build.flags(cmd)
 	cmd.Flags().BoolVar(&webhook, "webhook", false, "also make a webhook, and print its URL and its secret once")
 	report.flags(cmd)
+	previews.flags(cmd)
 	return cmd
 }
 
@@ -275,11 +280,7 @@ func printSource(a *cmdutil.CLI, s runnerapi.Source, out *cli.Output) error {
 			cli.Row(w, "", cli.Printable(s.Message))
 			cli.Row(w, "FIX", cli.Printable(s.Fix))
 		}
-		if e := s.Status.Error; e != nil {
-			cli.Row(w, "ERROR", e.Code, "since "+e.Since)
-			cli.Row(w, "", cli.Printable(e.Message))
-			cli.Row(w, "FIX", cli.Printable(e.Fix))
-		}
+		errorRows(w, "ERROR", s.Status.Error)
 		reportRows(w, s.Status.Report)
 	})
 }

@@ -22,6 +22,9 @@ var FlagOf = map[string]string{ //nolint:gosec // names of flags
 	"build.resources.requests.cpu": "--cpu", "build.resources.requests.memory": "--memory",
 	"report": "--report", "report.forge": "--report", "report.credentials": "--report-credentials", "report.api": "--report-api",
 	"report.environment": "--environment", "report.environmentUrl": "--environment-url",
+	"previews": "--previews", "previews.path": "--preview-path", "previews.valuesFiles": "--preview-values-file", "previews.label": "--preview-label",
+	"previews.limit": "--preview-limit", "previews.expireAfter": "--preview-expire-after", "previews.secrets": "--preview-secret",
+	"previews.quota": "--preview-quota", "previews.comment": "--preview-comment",
 	"build.resources.limits.cpu": "--limit-cpu", "build.resources.limits.memory": "--limit-memory",
 }
 
@@ -35,9 +38,12 @@ func sourceMistakes(bad []runnerapi.FieldError) error {
 	for _, b := range bad {
 		field, _, _ := strings.Cut(b.Field, "[")
 		flag, known := FlagOf[field]
-		if name, isArg := strings.CutPrefix(b.Field, "build.args."); isArg {
+		switch name, isArg := strings.CutPrefix(b.Field, "build.args."); {
+		case isArg:
 			flag = "--arg " + name
-		} else if !known {
+		case strings.HasPrefix(b.Field, "previews.quota."):
+			flag = FlagOf["previews.quota"]
+		case !known:
 			flag = b.Field
 		}
 		all = append(all, fmt.Errorf("%s: %s", flag, inFlags.Replace(b.Message)))

@@ -40,9 +40,5 @@ func reportRows(w io.Writer, r *runnerapi.SourceReportStatus) {
 	if r.State != "" {
 		cli.Row(w, "REPORTED", r.State, short(r.Commit), "at "+r.SentAt)
 	}
-	if e := r.Error; e != nil {
-		cli.Row(w, "NOT REPORTED", e.Code, short(e.Commit), "since "+e.Since)
-		cli.Row(w, "", cli.Printable(e.Message))
-		cli.Row(w, "FIX", cli.Printable(e.Fix))
-	}
+	errorRows(w, "NOT REPORTED", r.Error)
 }

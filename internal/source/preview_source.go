@@ -1,0 +1,86 @@
+package source
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/source/forge"
+	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// notPreview refuses a call about the source of a preview: the agent would take it back.
+func (o *object) notPreview() error {
+	of := o.Spec.PreviewOf
+	if of == nil {
+		return nil
+	}
+	return problem.Errorf(problem.Conflict, "change or delete that source; or close the request",
+		"source %s is the preview of request %d of source %s", o.key(), of.Number, of.Key())
+}
+
+// home returns the namespace whose Secrets a source may name: its own, or for a preview that of the
+// source which it is of. That source must be there, as the preview's spec has it: else who may
+// create sources in one namespace could use the Secrets of another.
+func (a *applier) home(ctx context.Context, api *api, o *object) (string, error) {
+	of := o.Spec.PreviewOf
+	if of == nil {
+		return o.Namespace, nil
+	}
+	u, err := api.objects.Resource(resource).Namespace(of.Namespace).Get(ctx, of.Source, metav1.GetOptions{})
+	if err != nil {
+		return "", explain(err, of.Key(), "reading")
+	}
+	parent, err := read(u)
+	if err != nil {
+		return "", err
+	}
+	if p := parent.wire(); p.Spec.Previews != nil && parent.caller().Runner == o.caller().Runner {
+		if want := p.Preview(of.Number, o.Spec.Ref.Commit); want.Namespace == o.Namespace && equality.Semantic.DeepEqual(want.Spec, o.Spec) {
+			return of.Namespace, nil
+		}
+	}
+	return "", &git.Error{Reason: git.Credentials, Message: fmt.Sprintf("it is no preview of source %s as that is now", of.Key()), Fix: "wait: the agent updates its previews"}
+}
+
+// ingressOfPreview returns how a preview is reached: its App has a host of its own below the
+// gateway's domain in place of those that the file names, which are the real one's.
+func ingressOfPreview(in *runnerapi.Ingress) *runnerapi.Ingress {
+	if in == nil {
+		return nil
+	}
+	out := *in
+	out.Public, out.Hosts = in.Public || len(in.Hosts) > 0, nil
+	return &out
+}
+
+// stays refuses an object of a preview that would not go with the preview's namespace.
+func stays(o *object, namespace string, b runnerapi.ObjectIntent) error {
+	if o.Spec.PreviewOf == nil || namespace == o.Namespace && !b.ClusterScoped {
+		return nil
+	}
+	return problem.Errorf(problem.Forbidden, "leave the namespace out; for what a preview must not have, set previews.path to an overlay without it",
+		"a preview may only have objects in its own namespace, which %s %s is not", b.Kind, b.Name)
+}
+
+// comment writes on the request of a preview what became of its newest commit.
+func (r *reporter) comment(ctx context.Context, n *news, to destination, want commitState, at string) error {
+	of := n.source.Spec.PreviewOf
+	if of == nil || !of.Comment || want.state == runnerapi.ReportPending {
+		return nil
+	}
+	id, err := forge.Comment(ctx, to.remote, to.repository, to.credentials, of.Number, n.report.Comment, commentOf(want, at))
+	n.report.Comment = id
+	return err
+}
+
+func commentOf(want commitState, at string) string {
+	if want.state == runnerapi.ReportSuccess && at != "" {
+		return fmt.Sprintf("Preview of %s: %s", want.commit, at)
+	}
+	return fmt.Sprintf("Preview of %s: %s", want.commit, forge.Code(want.description))
+}
