@@ -70,6 +70,11 @@ func (e *Error) AsField() FieldError {
 	return FieldError{Field: cmp.Or(e.Field, "body"), Location: e.Location, Message: e.Detail}
 }
 
+// Placed returns the detail after the field at fault, or after its place, if there is one.
+func (e *Error) Placed() string {
+	return FieldError{Field: e.Field, Location: e.Location, Message: e.Detail}.String()
+}
+
 // WithField names the field at fault.
 func (e *Error) WithField(path string) *Error { e.Field = Field(path); return e }
 

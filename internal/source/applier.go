@@ -380,8 +380,7 @@ func beside(name, location string) string {
 func inFile(err error, name string) error {
 	if p, ok := errors.AsType[*problem.Error](err); ok {
 		q := *p
-		mistake := problem.FieldError{Field: p.Field, Location: p.Location, Message: p.Detail}
-		q.Detail, q.Location, q.Fields = name+": "+mistake.String(), beside(name, p.Location), nil
+		q.Detail, q.Location, q.Fields = name+": "+p.Placed(), beside(name, p.Location), nil
 		for _, f := range p.Fields {
 			f.Message, f.Location = name+": "+f.String(), beside(name, f.Location)
 			q.Fields = append(q.Fields, f)

@@ -33,7 +33,7 @@ func asSourceError(err error) *runnerapi.SourceError {
 	p := &problem.Error{}
 	switch {
 	case errors.As(asProblem(err), &p):
-		message := p.AsField().String()
+		message := p.Placed()
 		if len(p.Fields) > 1 {
 			message = listed(p.Fields)
 		}

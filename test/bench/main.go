@@ -6,5 +6,5 @@ package main
 import "github.com/pipeops/pipeops-vm-agent/test/bench/run"
 
 func main() {
-	run.Main(map[string]run.Benchmark{"apps": &apps{}, "streams": &streams{}, "monitoring": &monitoring{}})
+	run.Main(map[string]run.Benchmark{"apps": &apps{}, "streams": &streams{}, "monitoring": &monitoring{}, "sources": &sources{}})
 }

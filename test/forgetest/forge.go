@@ -6,9 +6,11 @@ package forgetest
 import (
 	"bytes"
 	"crypto/rsa"
+	"crypto/tls"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -20,6 +22,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
 // Addresses of the APIs, below the server's.
@@ -59,9 +63,23 @@ type Server struct {
 // Start starts a forge whose token this is.
 func Start(t *testing.T, repository, token string) *Server {
 	t.Helper()
+	return StartAt(t, "127.0.0.1", repository, token)
+}
+
+// StartAt is Start at an address of this machine.
+func StartAt(t *testing.T, host, repository, token string) *Server {
+	t.Helper()
 	s := &Server{Repository: repository, token: token}
 	s.HTTPS = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	s.HTTPS.Config.ErrorLog = nil
+	cert, key, err := selfsigned.PEM(host)
+	require.NoError(t, err)
+	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	require.NoError(t, err)
+	s.HTTPS.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	require.NoError(t, s.HTTPS.Listener.Close())
+	s.HTTPS.Listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
+	require.NoError(t, err)
 	s.HTTPS.StartTLS()
 	t.Cleanup(s.HTTPS.Close)
 	return s

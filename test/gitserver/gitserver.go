@@ -5,6 +5,7 @@ package gitserver
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/pem"
 	"net/http"
@@ -16,12 +17,20 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 )
+
+// T is what the server needs of a test, or of a benchmark.
+type T interface {
+	require.TestingT
+	Helper()
+	Context() context.Context
+	TempDir() string
+	Cleanup(func())
+}
 
 // Server serves the repositories in a folder.
 type Server struct {
@@ -37,7 +46,7 @@ type Server struct {
 var Guard = egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Hosts: egress.EveryHost}
 
 // Start serves an empty folder over HTTPS. With a user it requires that user's password.
-func Start(t *testing.T, username, password string) *Server {
+func Start(t T, username, password string) *Server {
 	t.Helper()
 	s := &Server{Root: t.TempDir(), Username: username, Password: password}
 	backend, err := exec.CommandContext(t.Context(), "git", "--exec-path").Output()
@@ -75,13 +84,13 @@ func (s *Server) URL(name string) string { return s.HTTPS.URL + "/" + name }
 
 // Repository is a repository with a working tree.
 type Repository struct {
-	t    *testing.T
+	t    T
 	bare string
 	work string
 }
 
 // Create creates an empty repository with main as its default branch.
-func (s *Server) Create(t *testing.T, name string) *Repository {
+func (s *Server) Create(t T, name string) *Repository {
 	t.Helper()
 	r := &Repository{t, filepath.Join(s.Root, name), t.TempDir()}
 	r.git("", "init", "--quiet", "--bare", "--initial-branch=main", r.bare)

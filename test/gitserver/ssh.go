@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
-	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
@@ -30,13 +29,13 @@ type SSH struct {
 }
 
 // StartSSH lets one key read the repositories, under any user name.
-func (s *Server) StartSSH(t *testing.T) *SSH {
+func (s *Server) StartSSH(t T) *SSH {
 	t.Helper()
 	return s.StartSSHAt(t, "127.0.0.1")
 }
 
 // StartSSHAt is like StartSSH, at another address of this machine.
-func (s *Server) StartSSHAt(t *testing.T, host string) *SSH {
+func (s *Server) StartSSHAt(t T, host string) *SSH {
 	t.Helper()
 	key, _ := newKey(t)
 	guest, identity := newKey(t)
@@ -73,7 +72,7 @@ func (s *Server) StartSSHAt(t *testing.T, host string) *SSH {
 // URL returns a repository's address.
 func (s *SSH) URL(name string) string { return "ssh://git@" + s.Address + "/" + name }
 
-func newKey(t *testing.T) (ssh.Signer, []byte) {
+func newKey(t T) (ssh.Signer, []byte) {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
@@ -85,7 +84,7 @@ func newKey(t *testing.T) (ssh.Signer, []byte) {
 }
 
 // NewKnownHosts returns a line with a key that no server has.
-func (s *SSH) NewKnownHosts(t *testing.T) []byte {
+func (s *SSH) NewKnownHosts(t T) []byte {
 	t.Helper()
 	other, _ := newKey(t)
 	host, port, err := net.SplitHostPort(s.Address)
@@ -94,7 +93,7 @@ func (s *SSH) NewKnownHosts(t *testing.T) []byte {
 }
 
 // NewIdentity returns a key that the server refuses.
-func (s *SSH) NewIdentity(t *testing.T) []byte {
+func (s *SSH) NewIdentity(t T) []byte {
 	t.Helper()
 	_, identity := newKey(t)
 	return identity
