@@ -93,11 +93,11 @@ t: ## One package's tests, all or those that match: PKG=./internal/app RUN=Deplo
 	  || { echo "no test of $(PKG) matches RUN=$(RUN); its tests are:"; go test -trimpath -vet=off -list . $(PKG); exit 1; }
 	@$(if $(CLUSTER),PIPEOPS_TEST_CLUSTER=$(CLUSTER)) $(GOTESTSUM) --format=testname -- -trimpath -vet=off -timeout=40m $(if $(RUN),-run '$(RUN)') $(PKG)
 
-.PHONY: bench bench-short bench-apps bench-streams bench-monitoring bench-tunnel bench-agents bench-gateway
-bench: ## Measure everything against its bounds: Apps, streams, monitoring, tunnel, agents, gateway; some 65 minutes (docs/contributing/bench.md)
+.PHONY: bench bench-short bench-apps bench-streams bench-sources bench-monitoring bench-tunnel bench-agents bench-gateway
+bench: ## Measure everything against its bounds: Apps, streams, Git sources, monitoring, tunnel, agents, gateway; some 70 minutes (docs/contributing/bench.md)
 bench-short: ## Tunnel and agents, small and short, for working on what is measured: two minutes. `make bench-apps SHORT=yes` does another part so
 bench-short: export SHORT := yes
-bench: PARTS := apps streams monitoring tunnel agents gateway
+bench: PARTS := apps streams sources monitoring tunnel agents gateway
 bench-short: PARTS := tunnel agents gateway
 bench bench-short:
 	@$(if $(SHORT),,go run ./test/setup bench)
@@ -108,8 +108,9 @@ bench bench-short:
 BENCH_FLAGS := $(if $(SHORT),-short,-out docs/bench -page docs/contributing/bench.md)
 bench-apps: ## Of these the agent beside 25 000 pods: some ten minutes
 bench-streams: ## Of these followed logs, port-forwards and copies: some 15 minutes
+bench-sources: ## Of these how soon a push is applied, beside 200 Git sources: some five minutes
 bench-monitoring: ## Of these the memory of agent, Prometheus and Loki on a small machine: some 20 minutes
-bench-apps bench-streams bench-monitoring: bench-%:
+bench-apps bench-streams bench-sources bench-monitoring: bench-%:
 	@go run ./test/setup bench-$*
 	@mkdir -p $(BIN)
 	@go build -trimpath -o $(BIN)/bench ./test/bench

@@ -44,6 +44,7 @@ type SourceReportStatus struct {
 	State              ReportState      `json:"state,omitempty" enum:"pending,success,failure,error" doc:"The state that the forge has accepted last."`
 	Commit             string           `json:"commit,omitempty" doc:"The commit that it is about."`
 	Description        string           `json:"description,omitempty" doc:"The text beside it."`
+	URL                string           `json:"url,omitempty" doc:"The address of what is deployed, which was sent with it."`
 	SentAt             string           `json:"sentAt,omitempty" doc:"When the forge accepted it (RFC 3339)."`
 	SucceededAt        string           `json:"succeededAt,omitempty" doc:"When the commit was a success first. Ten minutes later a success is final."`
 	Deployment         *ForgeDeployment `json:"deployment,omitempty" doc:"For github: the newest deployment."`

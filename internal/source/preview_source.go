@@ -68,19 +68,19 @@ func stays(o *object, namespace string, b runnerapi.ObjectIntent) error {
 }
 
 // comment writes on the request of a preview what became of its newest commit.
-func (r *reporter) comment(ctx context.Context, n *news, to destination, want commitState, at string) error {
+func (r *reporter) comment(ctx context.Context, n *news, to destination, want commitState) error {
 	of := n.source.Spec.PreviewOf
 	if of == nil || !of.Comment || want.state == runnerapi.ReportPending {
 		return nil
 	}
-	id, err := forge.Comment(ctx, to.remote, to.repository, to.credentials, of.Number, n.report.Comment, commentOf(want, at))
+	id, err := forge.Comment(ctx, to.remote, to.repository, to.credentials, of.Number, n.report.Comment, commentOf(want))
 	n.report.Comment = id
 	return err
 }
 
-func commentOf(want commitState, at string) string {
-	if want.state == runnerapi.ReportSuccess && at != "" {
-		return fmt.Sprintf("Preview of %s: %s", want.commit, at)
+func commentOf(want commitState) string {
+	if want.state == runnerapi.ReportSuccess && want.url != "" {
+		return fmt.Sprintf("Preview of %s: %s", want.commit, want.url)
 	}
 	return fmt.Sprintf("Preview of %s: %s", want.commit, forge.Code(want.description))
 }

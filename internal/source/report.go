@@ -28,6 +28,7 @@ type commitState struct {
 	state       runnerapi.ReportState
 	commit      string
 	description string
+	url         string // where what is deployed can be seen; may become known later
 }
 
 // stateOf returns the state of the newest commit of a source, with a text that fits its forge;
@@ -42,15 +43,15 @@ func newestState(o *object) (commitState, bool) {
 	s := o.Status
 	switch {
 	case s.Phase == runnerapi.SourceBuilding:
-		return commitState{runnerapi.ReportPending, s.Attempted, "the agent builds the image"}, s.Attempted != ""
+		return commitState{state: runnerapi.ReportPending, commit: s.Attempted, description: "the agent builds the image"}, s.Attempted != ""
 	case s.Phase == runnerapi.SourceProgressing:
-		return commitState{runnerapi.ReportPending, s.Commit, "deployed; not ready yet"}, s.Commit != ""
+		return commitState{state: runnerapi.ReportPending, commit: s.Commit, description: "deployed; not ready yet"}, s.Commit != ""
 	case s.Phase == runnerapi.SourceReady:
-		return commitState{runnerapi.ReportSuccess, s.Commit, readyText(o)}, s.Commit != ""
+		return commitState{state: runnerapi.ReportSuccess, commit: s.Commit, description: readyText(o)}, s.Commit != ""
 	case s.Phase == runnerapi.SourceDegraded && s.Health != nil:
-		return commitState{runnerapi.ReportFailure, s.Commit, healthText(*s.Health)}, s.Commit != ""
+		return commitState{state: runnerapi.ReportFailure, commit: s.Commit, description: healthText(*s.Health)}, s.Commit != ""
 	case s.Phase == runnerapi.SourceFailed && s.Error != nil: // without a commit, the repository could not be read
-		return commitState{failureOf(s.Error.Code), s.Error.Commit, withFix(s.Error.Message, s.Error.Fix)}, s.Error.Commit != ""
+		return commitState{state: failureOf(s.Error.Code), commit: s.Error.Commit, description: withFix(s.Error.Message, s.Error.Fix)}, s.Error.Commit != ""
 	}
 	return commitState{}, false
 }
@@ -102,9 +103,11 @@ func due(want commitState, last runnerapi.SourceReportStatus, now time.Time) (wa
 		return 0, false
 	case last.State == runnerapi.ReportPending:
 		return 0, true
-	case want.state == runnerapi.ReportSuccess:
-		return after(flapPause), last.State != runnerapi.ReportSuccess
-	case last.State == runnerapi.ReportSuccess:
+	case want.state == runnerapi.ReportSuccess && last.State != runnerapi.ReportSuccess:
+		return after(flapPause), true
+	case want.state == runnerapi.ReportSuccess && (want.url == "" || want.url == last.URL):
+		return 0, false
+	case last.State == runnerapi.ReportSuccess: // it has failed since, or has another address
 		succeeded, err := time.Parse(time.RFC3339, last.SucceededAt)
 		return after(flapPause), err == nil && now.Sub(succeeded) < finalAfter
 	}

@@ -29,19 +29,21 @@ func TestReport_Due(t *testing.T) {
 		wait time.Duration
 		ok   bool
 	}{
-		"nothing was sent":         {runnerapi.SourceReportStatus{}, commitState{pending, "a", ""}, 0, true},
-		"another commit":           {last(success, time.Second, time.Second), commitState{pending, "b", ""}, 0, true},
-		"pending again":            {last(pending, time.Minute, 0), commitState{pending, "a", ""}, 0, false},
-		"applied again":            {last(failure, time.Minute, 0), commitState{pending, "a", ""}, 0, false},
-		"quickly ready":            {last(pending, time.Second, 0), commitState{success, "a", ""}, 0, true},
-		"quickly failed":           {last(pending, time.Second, 0), commitState{failure, "a", ""}, 0, true},
-		"ready still":              {last(success, time.Minute, time.Minute), commitState{success, "a", ""}, 0, false},
-		"degraded":                 {last(success, time.Second, time.Second), commitState{failure, "a", ""}, flapPause - time.Second, true},
-		"degraded late":            {last(success, time.Minute, finalAfter), commitState{failure, "a", ""}, 0, false},
-		"recovered":                {last(failure, time.Minute, time.Hour), commitState{success, "a", ""}, 0, true},
-		"failed by the same cause": {last(failure, time.Hour, 0), commitState{failure, "a", "text"}, 0, false},
-		"failed by another cause":  {last(failure, time.Minute, 0), commitState{failure, "a", "other"}, textPause - time.Minute, true},
-		"failed by its own fault":  {last(fault, time.Hour, 0), commitState{failure, "a", "text"}, 0, true},
+		"nothing was sent":         {runnerapi.SourceReportStatus{}, commitState{state: pending, commit: "a", description: ""}, 0, true},
+		"another commit":           {last(success, time.Second, time.Second), commitState{state: pending, commit: "b", description: ""}, 0, true},
+		"pending again":            {last(pending, time.Minute, 0), commitState{state: pending, commit: "a", description: ""}, 0, false},
+		"applied again":            {last(failure, time.Minute, 0), commitState{state: pending, commit: "a", description: ""}, 0, false},
+		"quickly ready":            {last(pending, time.Second, 0), commitState{state: success, commit: "a", description: ""}, 0, true},
+		"quickly failed":           {last(pending, time.Second, 0), commitState{state: failure, commit: "a", description: ""}, 0, true},
+		"ready still":              {last(success, time.Minute, time.Minute), commitState{state: success, commit: "a", description: ""}, 0, false},
+		"served now":               {last(success, time.Minute, time.Minute), commitState{state: success, commit: "a", url: "https://a"}, 0, true},
+		"served late":              {last(success, time.Minute, finalAfter), commitState{state: success, commit: "a", url: "https://a"}, 0, false},
+		"degraded":                 {last(success, time.Second, time.Second), commitState{state: failure, commit: "a", description: ""}, flapPause - time.Second, true},
+		"degraded late":            {last(success, time.Minute, finalAfter), commitState{state: failure, commit: "a", description: ""}, 0, false},
+		"recovered":                {last(failure, time.Minute, time.Hour), commitState{state: success, commit: "a", description: ""}, 0, true},
+		"failed by the same cause": {last(failure, time.Hour, 0), commitState{state: failure, commit: "a", description: "text"}, 0, false},
+		"failed by another cause":  {last(failure, time.Minute, 0), commitState{state: failure, commit: "a", description: "other"}, textPause - time.Minute, true},
+		"failed by its own fault":  {last(fault, time.Hour, 0), commitState{state: failure, commit: "a", description: "text"}, 0, true},
 	} {
 		wait, ok := due(c.want, c.last, now)
 		assert.Equal(t, c.ok, ok, what)
@@ -59,14 +61,14 @@ func TestReport_StateOf(t *testing.T) {
 		return stateOf(o)
 	}
 	got, ok := state(runnerapi.SourceStatus{Phase: runnerapi.SourceBuilding, Commit: "a", Attempted: "b"})
-	assert.Equal(t, commitState{runnerapi.ReportPending, "b", "the agent builds the image"}, got)
+	assert.Equal(t, commitState{state: runnerapi.ReportPending, commit: "b", description: "the agent builds the image"}, got)
 	assert.True(t, ok)
 	got, _ = state(runnerapi.SourceStatus{Phase: runnerapi.SourceReady, Commit: "a", Revision: 4})
-	assert.Equal(t, commitState{runnerapi.ReportSuccess, "a", "ready: revision 4 of App shop/web"}, got)
+	assert.Equal(t, commitState{state: runnerapi.ReportSuccess, commit: "a", description: "ready: revision 4 of App shop/web"}, got)
 	got, _ = state(runnerapi.SourceStatus{Phase: runnerapi.SourceDegraded, Commit: "a", Health: &runnerapi.SourceHealth{
 		Message: "it crashes", Diagnosis: &runnerapi.Diagnosis{Fix: "correct it"},
 	}})
-	assert.Equal(t, commitState{runnerapi.ReportFailure, "a", "it crashes (fix: correct it)"}, got)
+	assert.Equal(t, commitState{state: runnerapi.ReportFailure, commit: "a", description: "it crashes (fix: correct it)"}, got)
 	got, _ = state(runnerapi.SourceStatus{Phase: runnerapi.SourceFailed, Error: &runnerapi.SourceError{
 		Code: "invalid", Commit: "b", Message: "one\ntwo" + strings.Repeat("é", 100), Fix: "correct it",
 	}})

@@ -166,6 +166,7 @@ func (r *reporter) send(ctx context.Context, key runnerapi.Key) time.Duration {
 	}
 	o, now := n.source, r.now()
 	want, shown := stateOf(o)
+	want.url = r.urlOf(ctx, o)
 	if !shown || r.revoked.has(o.caller().Runner) {
 		return 0
 	}
@@ -243,12 +244,11 @@ func (r *reporter) attempt(ctx context.Context, n *news, want commitState) error
 	if err := r.supersede(ctx, n, to, want.commit); err != nil {
 		return err
 	}
-	at := r.urlOf(ctx, o)
-	if err := r.comment(ctx, n, to, want, at); err != nil {
+	if err := r.comment(ctx, n, to, want); err != nil {
 		return err
 	}
 	return r.report(ctx, n, to, forge.Report{
-		State: want.state, Commit: want.commit, Description: want.description, URL: at,
+		State: want.state, Commit: want.commit, Description: want.description, URL: want.url,
 	})
 }
 
@@ -307,7 +307,7 @@ func (r *reporter) report(ctx context.Context, n *news, to destination, report f
 	if s.Commit != report.Commit {
 		s.SucceededAt = ""
 	}
-	s.State, s.Commit, s.Description, s.SentAt = report.State, report.Commit, report.Description, r.stamp()
+	s.State, s.Commit, s.Description, s.URL, s.SentAt = report.State, report.Commit, report.Description, report.URL, r.stamp()
 	if s.State == runnerapi.ReportSuccess && s.SucceededAt == "" {
 		s.SucceededAt = s.SentAt
 	}

@@ -99,7 +99,7 @@ func stepsFor(what string) []step {
 		return []step{compilePrograms, compilePeers, getSimulation, getBroker, getBrowser, compileUpstream}
 	case "bench-apps":
 		return []step{compilePrograms, getSimulation, getBroker}
-	case "bench-streams":
+	case "bench-streams", "bench-sources":
 		return []step{compilePrograms, getCluster, getBroker}
 	case "bench-monitoring":
 		return []step{compilePrograms, getCluster, getBroker, compileUpstream}
@@ -133,7 +133,7 @@ func stepsFor(what string) []step {
 func run(ctx context.Context, out io.Writer, args []string) error {
 	steps := stepsFor(strings.Join(args, " "))
 	if steps == nil {
-		return errors.New("say what for: `setup demo`, `setup test`, `setup test-short`, `setup test-all`, `setup bench` (or bench-apps, bench-streams, bench-monitoring, bench-tunnel, bench-agents, bench-gateway), `setup chaos` or `setup check`")
+		return errors.New("say what for: `setup demo`, `setup test`, `setup test-short`, `setup test-all`, `setup bench` (or bench-apps, bench-streams, bench-sources, bench-monitoring, bench-tunnel, bench-agents, bench-gateway), `setup chaos` or `setup check`")
 	}
 	for i, s := range steps {
 		fmt.Fprintf(out, "== setup %d/%d: %s\n", i+1, len(steps), s.title)
