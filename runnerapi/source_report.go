@@ -23,7 +23,7 @@ type SourceReport struct {
 	Forge          Forge  `json:"forge" enum:"github,gitlab,gitea" doc:"The kind of the repository's server; gitea for Forgejo, too."`
 	Credentials    string `json:"credentials" minLength:"1" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret in the same namespace: url (the repositories that it is for, as https://), and token; or githubAppID, githubAppInstallationID and githubAppPrivateKey. api names an API at another address than the repository's server; ca.crt its CA." example:"git-status"`
 	API            string `json:"api,omitempty" maxLength:"2048" doc:"Address of the forge's API, where that does not follow from the repository's host. The Secret has to name it, too." example:"https://git.example.com/api/v4"`
-	Environment    string `json:"environment,omitempty" maxLength:"255" doc:"For github: also report deployments to this environment." example:"production"`
+	Environment    string `json:"environment,omitempty" maxLength:"255" doc:"For github and gitlab: also report deployments to this environment." example:"production"`
 	EnvironmentURL string `json:"environmentUrl,omitempty" maxLength:"255" doc:"Where what is deployed can be seen; the first public address of the App when empty." example:"https://shop.example.com"`
 }
 
@@ -47,7 +47,7 @@ type SourceReportStatus struct {
 	URL                string           `json:"url,omitempty" doc:"The address of what is deployed, which was sent with it."`
 	SentAt             string           `json:"sentAt,omitempty" doc:"When the forge accepted it (RFC 3339)."`
 	SucceededAt        string           `json:"succeededAt,omitempty" doc:"When the commit was a success first. Ten minutes later a success is final."`
-	Deployment         *ForgeDeployment `json:"deployment,omitempty" doc:"For github: the newest deployment."`
+	Deployment         *ForgeDeployment `json:"deployment,omitempty" doc:"For github and gitlab: the newest deployment."`
 	Comment            int64            `json:"comment,omitempty" doc:"ID of the comment on the request that it is a preview of."`
 	Error              *SourceError     `json:"error,omitempty" doc:"Why the forge has not accepted a newer state; absent once it has."`
 	RetryAt            string           `json:"retryAt,omitempty" doc:"When the agent tries again (RFC 3339). After source sync it does so at once, unless the forge has asked for the pause."`
@@ -79,8 +79,8 @@ func (s SourceSpec) validateReport(v *validation) {
 			v.add("report.api", "has to be https://HOST/PATH, without user, query and fragment")
 		}
 	}
-	if r.Environment != "" && r.Forge != GitHub {
-		v.add("report.environment", "is for github")
+	if r.Environment != "" && r.Forge != GitHub && r.Forge != GitLab {
+		v.add("report.environment", "is for github and gitlab")
 	}
 	if strings.ContainsFunc(r.Environment, unicode.IsControl) {
 		v.add("report.environment", "has control characters")

@@ -292,7 +292,7 @@ func (r *reporter) supersede(ctx context.Context, n *news, to destination, by st
 func (r *reporter) report(ctx context.Context, n *news, to destination, report forge.Report) error {
 	o := n.source
 	report.Context = fmt.Sprintf("pipeops/%s/%s/%s", r.agent, o.Namespace, o.Name)
-	report.Environment = o.Spec.Report.Environment
+	report.Environment, report.Ref = o.Spec.Report.Environment, o.Spec.Ref.Branch
 	if d := n.report.Deployment; d != nil && d.Commit == report.Commit && d.Environment == report.Environment {
 		report.Deployment = d.ID
 	}

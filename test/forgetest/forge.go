@@ -56,6 +56,7 @@ type Server struct {
 	appID       string
 	deploys     bool // the App may
 	tokens      int
+	environment string // the address of GitLab's
 	pulls       []Pull
 	comments    []Comment // whose ID is its place from 1
 }
@@ -293,6 +294,13 @@ func (s *Server) gitlab(r *http.Request, at string, body map[string]any) answer 
 	if a, known := s.mergeRequests(r, strings.TrimPrefix(at, project), body); known && strings.HasPrefix(at, project) {
 		return a
 	}
+	if what, ok := strings.CutPrefix(at, project+"deployments"); ok {
+		return s.gitlabDeployment(r.Method, strings.TrimPrefix(what, "/"), body)
+	}
+	if r.Method == http.MethodPut && strings.HasPrefix(at, project+"environments/") {
+		s.environment = text(body, "external_url")
+		return answer{http.StatusOK, map[string]any{"id": 1}}
+	}
 	commit, ok := strings.CutPrefix(at, project+"statuses/")
 	if !ok {
 		return refuse(http.StatusNotFound, "404 Project Not Found")
@@ -312,6 +320,32 @@ func (s *Server) gitlab(r *http.Request, at string, body map[string]any) answer 
 	}
 	s.keep(commit, name, 0, body, "target_url")
 	return answer{http.StatusCreated, map[string]any{"id": len(s.sent), "status": state}}
+}
+
+func (s *Server) gitlabDeployment(method, id string, body map[string]any) answer {
+	state, commit := text(body, "status"), text(body, "sha")
+	if !slices.Contains([]string{"running", "success", "failed", "canceled"}, state) {
+		return answer{http.StatusBadRequest, map[string]string{"error": "status does not have a valid value"}}
+	}
+	n, err := strconv.Atoi(id)
+	switch {
+	case method == http.MethodPost && (!s.has(commit) || text(body, "ref") == "" || body["tag"] == nil || text(body, "environment") == ""):
+		return answer{http.StatusBadRequest, map[string]string{"error": "environment, sha, ref and tag are needed"}}
+	case method == http.MethodPost:
+		s.deployments = append(s.deployments, commit)
+		n = len(s.deployments)
+	case method != http.MethodPut || err != nil || n < 1 || n > len(s.deployments):
+		return refuse(http.StatusNotFound, "404 Not found")
+	}
+	s.sent = append(s.sent, Sent{s.deployments[n-1], state, "", "", "", int64(n)})
+	return answer{http.StatusCreated, map[string]any{"id": n, "environment": map[string]any{"id": 1, "external_url": s.environment}}}
+}
+
+// Environment returns the address of GitLab's environment.
+func (s *Server) Environment() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.environment
 }
 
 func (s *Server) last(commit, context string) (state string) {

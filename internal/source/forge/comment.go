@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -39,7 +38,7 @@ func (c *client) comment(ctx context.Context, number int64, id *int64, text stri
 	list, one := fmt.Sprintf("/repos/%s/issues/%d/comments", c.repository.escaped(), number), "/repos/"+c.repository.escaped()+"/issues/comments"
 	change := http.MethodPatch
 	if c.repository.kind == runnerapi.GitLab {
-		list = fmt.Sprintf("/projects/%s/merge_requests/%d/notes", url.PathEscape(c.repository.path), number)
+		list = fmt.Sprintf("%s/merge_requests/%d/notes", c.project(), number)
 		one, change = list, http.MethodPut
 	}
 	body := map[string]string{"body": text}

@@ -318,3 +318,31 @@ func TestReadCredentials_NamesMistakes(t *testing.T) {
 		assert.True(t, errors.As(err, new(*git.Error)))
 	}
 }
+
+// TestSend_GitLabDeployment: GitLab knows the address by the environment, which comes with the first
+// deployment.
+func TestSend_GitLabDeployment(t *testing.T) {
+	s := forgetest.Start(t, "shop/web", "hush")
+	spec := runnerapi.SourceReport{Forge: runnerapi.GitLab, Credentials: "git-status", Environment: "production"}
+	secret := s.Secret(t, s.HTTPS.URL+"/shop/")
+	report := forge.Report{State: runnerapi.ReportPending, Environment: "production", Ref: "main"}
+	id, err := send(t, s, spec, secret, report)
+	require.NoError(t, err)
+	report.Deployment, report.State, report.URL = id, runnerapi.ReportSuccess, "https://shop.example.com"
+	same, err := send(t, s, spec, secret, report)
+	require.NoError(t, err)
+	assert.Equal(t, id, same)
+	assert.Equal(t, []string{commit}, s.Deployments())
+	assert.Equal(t, "https://shop.example.com", s.Environment())
+	report.Superseded = true
+	_, err = send(t, s, spec, secret, report)
+	require.NoError(t, err)
+	var states []string
+	for _, sent := range s.Sent() {
+		if sent.Deployment == id {
+			states = append(states, sent.State)
+		}
+	}
+	assert.Equal(t, []string{"running", "success", "canceled"}, states)
+	assert.Equal(t, []string{"pending", "success", "canceled"}, s.States(commit))
+}

@@ -124,7 +124,7 @@ func (c *client) mergeRequests(ctx context.Context, page int) ([]Request, error)
 		Labels []string `json:"labels"`
 	}
 	q := url.Values{"state": {"opened"}, "page": {fmt.Sprint(page)}, "per_page": {fmt.Sprint(perPage)}}
-	err := c.call(ctx, http.MethodGet, "/projects/"+url.PathEscape(c.repository.path)+"/merge_requests?"+q.Encode(), nil, &list, maxListing)
+	err := c.call(ctx, http.MethodGet, c.project()+"/merge_requests?"+q.Encode(), nil, &list, maxListing)
 	out := make([]Request, 0, len(list))
 	for _, m := range list {
 		out = append(out, Request{Number: m.Number, Branch: m.Branch, Commit: m.SHA, Labels: m.Labels, Fork: m.Source == 0 || m.Source != m.Target})

@@ -1,7 +1,9 @@
 package forge
 
 import (
+	"cmp"
 	"context"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -24,7 +26,8 @@ type Report struct {
 	URL         string // where what is deployed can be seen
 	// Superseded has a forge that knows this state show it, rather than an error.
 	Superseded  bool
-	Environment string // of deployments; none if empty
+	Environment string // of deployments, at GitHub and GitLab; none if empty
+	Ref         string // the branch of the commit, where it is known
 	// Deployment is the one that was created for this commit; 0 if none was.
 	Deployment int64
 }
@@ -57,7 +60,7 @@ func Send(ctx context.Context, remote git.Remote, r Repository, c Credentials, r
 	case runnerapi.GitHub:
 		return at.sendGitHub(ctx, report)
 	case runnerapi.GitLab:
-		return 0, at.sendGitLab(ctx, report)
+		return at.sendGitLab(ctx, report)
 	}
 	return 0, at.status(ctx, report)
 }
@@ -95,14 +98,49 @@ var gitlabStates = map[runnerapi.ReportState]string{
 	runnerapi.ReportPending: "pending", runnerapi.ReportSuccess: "success", runnerapi.ReportFailure: "failed", runnerapi.ReportError: "failed",
 }
 
-func (c *client) sendGitLab(ctx context.Context, r Report) error {
+// sendGitLab sends the state of the deployment, and then that of the commit, as sendGitHub does.
+func (c *client) sendGitLab(ctx context.Context, r Report) (int64, error) {
 	state := gitlabStates[r.State]
 	if r.Superseded {
 		state = "canceled"
 	}
-	return c.post(ctx, "/projects/"+url.PathEscape(c.repository.path)+"/statuses/"+r.Commit, commitStatus{
+	var err error
+	if r.Environment != "" && (r.Deployment != 0 || !r.Superseded) {
+		r.Deployment, err = c.gitlabDeployment(ctx, r, map[bool]string{true: "running", false: state}[state == "pending"])
+	}
+	if err != nil {
+		return r.Deployment, err
+	}
+	return r.Deployment, c.post(ctx, c.project()+"/statuses/"+r.Commit, commitStatus{
 		State: state, Name: r.Context, Description: r.Description, TargetURL: r.URL,
 	}, nil)
+}
+
+func (c *client) project() string { return "/projects/" + url.PathEscape(c.repository.path) }
+
+// gitlabDeployment creates a deployment, or changes its status, and sets the address of its
+// environment. GitLab creates the environment with the deployment.
+func (c *client) gitlabDeployment(ctx context.Context, r Report, state string) (int64, error) {
+	var made struct {
+		ID          int64 `json:"id"`
+		Environment struct {
+			ID  int64  `json:"id"`
+			URL string `json:"external_url"`
+		} `json:"environment"`
+	}
+	path, method := c.project()+"/deployments", http.MethodPost
+	body := map[string]any{"status": state}
+	if r.Deployment != 0 {
+		path, method = path+"/"+strconv.FormatInt(r.Deployment, 10), http.MethodPut
+	} else {
+		body["environment"], body["sha"], body["ref"], body["tag"] = r.Environment, r.Commit, cmp.Or(r.Ref, "HEAD"), false
+	}
+	err := c.call(ctx, method, path, body, &made, maxAnswer)
+	if id := cmp.Or(made.ID, r.Deployment); err != nil || id == 0 || r.URL == "" || made.Environment.ID == 0 || made.Environment.URL == r.URL {
+		return id, err
+	}
+	environment := c.project() + "/environments/" + strconv.FormatInt(made.Environment.ID, 10)
+	return made.ID, c.call(ctx, http.MethodPut, environment, map[string]any{"external_url": r.URL}, nil, maxAnswer)
 }
 
 // sendGitHub sends the state of the deployment, and then that of the commit: a deployment that is

@@ -18,7 +18,7 @@ func (r *sourceReport) flags(cmd *cobra.Command) {
 	f.StringVar((*string)(&r.report.Forge), "report", "", "report the state of each commit to the forge of the repository: github, gitlab or gitea")
 	f.StringVar(&r.report.Credentials, "report-credentials", "", "with --report: Secret with url, and token or the key of a GitHub App")
 	f.StringVar(&r.report.API, "report-api", "", "with --report: address of the forge's API (default: by the host of --url)")
-	f.StringVar(&r.report.Environment, "environment", "", "with --report github: also report deployments to this environment")
+	f.StringVar(&r.report.Environment, "environment", "", "with --report github or gitlab: also report deployments to this environment")
 	f.StringVar(&r.report.EnvironmentURL, "environment-url", "", "with --report: address of what is deployed (default: the App's first public address)")
 }
 
