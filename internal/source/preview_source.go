@@ -84,3 +84,18 @@ func commentOf(want commitState) string {
 	}
 	return fmt.Sprintf("Preview of %s: %s", want.commit, forge.Code(want.description))
 }
+
+// retire tells the forge that what a source has deployed is about to go.
+func (r *reporter) retire(ctx context.Context, key runnerapi.Key) {
+	n, known := r.newest(key)
+	if !known || n.report.Deployment == nil {
+		return
+	}
+	to, err := r.destination(ctx, n.source)
+	if err == nil {
+		err = forge.Retire(ctx, to.remote, to.repository, to.credentials, n.report.Deployment.ID)
+	}
+	if err != nil {
+		r.log.Info().Err(err).Stringer("source", key).Msg("failed to tell the forge that a preview is gone; it shows its deployment still")
+	}
+}

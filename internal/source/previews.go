@@ -247,6 +247,7 @@ func (p *previews) remove(ctx context.Context, o *object, keep map[string]bool) 
 		if of != o.key() || keep[name] {
 			continue
 		}
+		p.reporter.retire(ctx, runnerapi.Key{Namespace: name, Name: of.Name})
 		err := p.journal.act(ctx, o, deleteNamespace, runnerapi.Key{Namespace: name}, map[string]string{"previewOf": of.String()}, func() error {
 			return p.namespaces.Delete(ctx, name, runnerapi.WriteOptions{Caller: o.caller()})
 		})

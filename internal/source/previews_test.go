@@ -2,6 +2,7 @@ package source_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -152,9 +153,22 @@ func TestPreviews_FollowRequests(t *testing.T) {
 		return assert.ObjectsAreEqual("Preview of "+next+": `ready: 1 objects in namespace "+item.Namespace+"`", all[0].Text)
 	})
 
+	deployed := func() (states []string) {
+		for _, sent := range p.forge.Sent() {
+			if sent.Deployment != 0 && sent.Commit == next {
+				states = append(states, sent.State)
+			}
+		}
+		return states
+	}
+	await.Until(t, "it is reported", func() bool {
+		p.clock.Step(time.Second)
+		return slices.Contains(deployed(), "success")
+	})
 	p.forge.Close(1)
 	p.until("the list is empty", func(all map[int64]runnerapi.SourcePreview) bool { return len(all) == 0 })
 	await.Until(t, "the namespace is gone", func() bool { return len(p.namespaces()) == 0 })
+	assert.Equal(t, "inactive", deployed()[len(deployed())-1])
 	commands := map[string]int{}
 	for _, r := range p.audited.all() {
 		commands[r.Command]++

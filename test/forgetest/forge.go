@@ -301,6 +301,10 @@ func (s *Server) gitlab(r *http.Request, at string, body map[string]any) answer 
 		s.environment = text(body, "external_url")
 		return answer{http.StatusOK, map[string]any{"id": 1}}
 	}
+	if r.Method == http.MethodPost && at == project+"environments/1/stop" {
+		s.environment = "stopped"
+		return answer{http.StatusOK, map[string]any{"id": 1}}
+	}
 	commit, ok := strings.CutPrefix(at, project+"statuses/")
 	if !ok {
 		return refuse(http.StatusNotFound, "404 Project Not Found")
@@ -324,6 +328,9 @@ func (s *Server) gitlab(r *http.Request, at string, body map[string]any) answer 
 
 func (s *Server) gitlabDeployment(method, id string, body map[string]any) answer {
 	state, commit := text(body, "status"), text(body, "sha")
+	if method == http.MethodGet {
+		return answer{http.StatusOK, map[string]any{"environment": map[string]any{"id": 1}}}
+	}
 	if !slices.Contains([]string{"running", "success", "failed", "canceled"}, state) {
 		return answer{http.StatusBadRequest, map[string]string{"error": "status does not have a valid value"}}
 	}

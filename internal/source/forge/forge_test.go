@@ -344,5 +344,8 @@ func TestSend_GitLabDeployment(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{"running", "success", "canceled"}, states)
+	p := at(t, s, runnerapi.GitLab)
+	require.NoError(t, forge.Retire(t.Context(), p.remote, p.repository, p.credentials, id))
+	assert.Equal(t, "stopped", s.Environment())
 	assert.Equal(t, []string{"pending", "success", "canceled"}, s.States(commit))
 }

@@ -188,11 +188,39 @@ func (c *client) deploymentStatus(ctx context.Context, r Report) error {
 	if r.Superseded {
 		state = "inactive"
 	}
-	about := map[string]any{"state": state, "description": r.Description, "environment": r.Environment, "auto_inactive": true}
+	about := map[string]any{"state": state, "description": r.Description, "auto_inactive": true}
+	if r.Environment != "" {
+		about["environment"] = r.Environment
+	}
 	if r.URL != "" {
 		about["environment_url"] = r.URL
 	}
 	return c.post(ctx, "/repos/"+c.repository.escaped()+"/deployments/"+strconv.FormatInt(r.Deployment, 10)+"/statuses", about, nil)
+}
+
+// Retire tells a forge that what was deployed is gone: GitHub shows the deployment as inactive, and
+// GitLab the environment as stopped.
+func Retire(ctx context.Context, remote git.Remote, r Repository, c Credentials, deployment int64) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	at, err := open(ctx, remote, r, c, deployRights)
+	if err != nil {
+		return err
+	}
+	defer at.close()
+	if r.kind == runnerapi.GitHub {
+		return at.deploymentStatus(ctx, Report{Deployment: deployment, Superseded: true})
+	}
+	var of struct {
+		Environment struct {
+			ID int64 `json:"id"`
+		} `json:"environment"`
+	}
+	path := at.project() + "/deployments/" + strconv.FormatInt(deployment, 10)
+	if err := at.call(ctx, http.MethodGet, path, nil, &of, maxAnswer); err != nil {
+		return err
+	}
+	return at.post(ctx, at.project()+"/environments/"+strconv.FormatInt(of.Environment.ID, 10)+"/stop", map[string]any{}, nil)
 }
 
 // Code returns a text as code in Markdown, in which it mentions no one and links nowhere.
