@@ -267,8 +267,8 @@ func (p *previews) gone(ctx context.Context, key runnerapi.Key) time.Duration {
 	return 0
 }
 
-// sweep deletes the previews of sources that were deleted, or that stopped having previews, while no
-// agent ran.
+// sweep deletes the previews of sources that were deleted, or that stopped having previews, while
+// no agent ran.
 func (p *previews) sweep(ctx context.Context) {
 	if p.namespaces == nil {
 		return

@@ -35,7 +35,8 @@ rules:
     kinds: [ConfigMap, Namespace]
 `
 
-// openPreviews is a place with a source that brings manifests, and requests of these numbers at most.
+// openPreviews is a place with a source that brings manifests, and requests of these numbers at
+// most.
 func openPreviews(t *testing.T, most int64, change ...func(*runnerapi.SourceSpec)) *previewing {
 	t.Helper()
 	clock := clocktesting.NewFakeClock(time.Now())

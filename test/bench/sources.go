@@ -72,10 +72,8 @@ func (b *sources) Measure(ctx context.Context, r *run.Run) {
 // themselves once a day.
 func (b *sources) fill(ctx context.Context) {
 	run.Must(b.sys.Cluster.Kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(harness.Root(), "deployments", "sources.yaml")))
-	policies := b.kube.CoreV1().ConfigMaps(agentNamespace)
-	policy := run.Must(policies.Get(ctx, "pipeops-policy", metav1.GetOptions{}))
-	policy.Data = map[string]string{"policy.yaml": sourcesPolicy}
-	run.Must(policies.Update(ctx, policy, metav1.UpdateOptions{}))
+	policy := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "pipeops-policy"}, Data: map[string]string{"policy.yaml": sourcesPolicy}}
+	run.Must(b.kube.CoreV1().ConfigMaps(agentNamespace).Create(ctx, policy, metav1.CreateOptions{}))
 	b.namespace(ctx, sourcesNamespace)
 
 	t := tester{b.Run, ctx, b.sys.Dir}
@@ -116,7 +114,8 @@ func contentOf(i int, value string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: map-%d}\ndata: {value: %q}\n", i, value)
 }
 
-// controlPlane returns a client for a Runner's calls of the control plane, and how events come there.
+// controlPlane returns a client for a Runner's calls of the control plane, and how events come
+// there.
 func (b *sources) controlPlane() *announce.SnapshotClient {
 	creds := run.Must(credentials.Load(b.sys.RunnerCredentials(name)))
 	secured := func(certificates ...tls.Certificate) *http.Client {

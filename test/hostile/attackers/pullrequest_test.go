@@ -39,8 +39,8 @@ func pulls() []repo {
 
 var pullsSource = runnerapi.Key{Namespace: production, Name: "pulls"}
 
-// TestSource_HostilePullRequest has people who may open requests, and not deploy, try what a hostile
-// repository does. A fork's request is never deployed.
+// TestSource_HostilePullRequest has people who may open requests, and not deploy, try what a
+// hostile repository does. A fork's request is never deployed.
 func TestSource_HostilePullRequest(t *testing.T) {
 	setPolicy(t, strings.Replace(repositories, "apply-manifests]", "apply-manifests, approve-preview]", 1))
 	_, err := sys.Cluster.Kubectl(t.Context(), "apply", "--server-side", "-f", "../../../deployments/sources.yaml")
