@@ -25,9 +25,9 @@ const maxRequests, maxForks = 100, 50
 // previewPause is the delay before a preview is tried again after a temporary error.
 const previewPause = 10 * time.Second
 
-// previews keeps a preview for each open pull request of the sources that have previews: a namespace
-// with a source of its own, which is followed as any other. All is done in the name of the Runner
-// that put the source, and the policy is asked about the namespace of the preview.
+// previews keeps a preview for each open pull request of the sources that have previews: a
+// namespace with a source of its own, which is followed as any other. All is done in the name of
+// the Runner that put the source, and the policy is asked about the namespace of the preview.
 type previews struct {
 	namespaces PreviewNamespaces
 	applier    *applier
@@ -38,8 +38,8 @@ type previews struct {
 	log        zerolog.Logger
 }
 
-// reconcile makes and deletes previews of a source, when that is due. It returns when to look again;
-// 0 for not before the source changes.
+// reconcile makes and deletes previews of a source, when that is due. It returns when to look
+// again; 0 for not before the source changes.
 func (p *previews) reconcile(ctx context.Context, o *object) (*runnerapi.SourcePreviewsStatus, time.Duration) {
 	before := o.Status.Previews
 	switch {

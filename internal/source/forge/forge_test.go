@@ -319,8 +319,8 @@ func TestReadCredentials_NamesMistakes(t *testing.T) {
 	}
 }
 
-// TestSend_GitLabDeployment: GitLab knows the address by the environment, which comes with the first
-// deployment.
+// TestSend_GitLabDeployment: GitLab knows the address by the environment, which comes with the
+// first deployment.
 func TestSend_GitLabDeployment(t *testing.T) {
 	s := forgetest.Start(t, "shop/web", "hush")
 	spec := runnerapi.SourceReport{Forge: runnerapi.GitLab, Credentials: "git-status", Environment: "production"}

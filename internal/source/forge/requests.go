@@ -35,8 +35,8 @@ var listRights = rights{"list the pull requests of", map[runnerapi.Forge]string{
 	runnerapi.Gitea:  "the scope read:repository, and access to the repository",
 }, map[string]string{"pull_requests": "read"}}
 
-// Requests returns the open requests of a repository. More than 500 are an error: a part of them would
-// look as if the others were closed. Its errors are those of Send.
+// Requests returns the open requests of a repository. More than 500 are an error: a part of them
+// would look as if the others were closed. Its errors are those of Send.
 func Requests(ctx context.Context, remote git.Remote, r Repository, c Credentials) ([]Request, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -75,8 +75,8 @@ func commitID(s string) bool {
 	})
 }
 
-// repositoryID is a repository as GitHub and Gitea identify it in a pull request. It is absent if it
-// was deleted.
+// repositoryID is a repository as GitHub and Gitea identify it in a pull request. It is absent if
+// it was deleted.
 type repositoryID struct {
 	ID int64 `json:"id"`
 }

@@ -30,8 +30,8 @@ func SetQuota(q *runnerapi.NamespaceQuota, s string) error {
 	return errors.New("expected cpu, memory, limits.cpu, limits.memory, pods or storage, as NAME=AMOUNT")
 }
 
-// SetAmount sets an amount of CPU or memory: a limit's if the name begins with "limits.". It reports
-// false for another name, or no amount.
+// SetAmount sets an amount of CPU or memory: a limit's if the name begins with "limits.". It
+// reports false for another name, or no amount.
 func SetAmount(requests, limits *runnerapi.ResourceAmounts, name, amount string) bool {
 	of := requests
 	if rest, ok := strings.CutPrefix(name, "limits."); ok {
