@@ -197,14 +197,29 @@ func (k *Keeper) ownerOf(key runnerapi.Key) limit.Owner {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	o := limit.Owner{Namespace: key.Namespace}
+	if u := k.watched(key); u != nil {
+		o.Runner = u.GetAnnotations()[objectmeta.ChangedBy]
+	}
+	return o
+}
+
+// watched returns a source as the watch has it; nil if there is none. The caller holds the lock.
+func (k *Keeper) watched(key runnerapi.Key) *unstructured.Unstructured {
 	for _, store := range k.stores {
 		if in, there, _ := store.GetByKey(key.String()); there {
 			if u, ok := in.(*unstructured.Unstructured); ok {
-				o.Runner = u.GetAnnotations()[objectmeta.ChangedBy]
+				return u
 			}
 		}
 	}
-	return o
+	return nil
+}
+
+// gone reports whether a source went with its namespace.
+func (k *Keeper) gone(key runnerapi.Key, err error) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.stores) > 0 && problem.Is(err, runnerapi.CodeNamespaceNotManaged) && k.watched(key) == nil
 }
 
 // look updates one source, and returns when to look again; 0 for not before it changes.
@@ -212,6 +227,9 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	sources, err := k.cluster.on(ctx, key.Namespace)
+	if k.gone(key, err) {
+		return k.forget(ctx, key)
+	}
 	if err != nil {
 		k.config.Log.Warn().Err(err).Stringer("source", key).Msg("the source is not reconciled")
 		if p, ok := errors.AsType[*problem.Error](err); ok && p.Passing() {
@@ -221,9 +239,7 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 	}
 	u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		k.cleanup.gone(ctx, key)
-		k.reporter.forget(key)
-		return k.previews.gone(ctx, key)
+		return k.forget(ctx, key)
 	}
 	var o *object
 	if err == nil {
@@ -247,6 +263,14 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 		return soon
 	}
 	return next
+}
+
+// forget ends what there is of a source that was deleted. It returns when to try again; 0 if it is
+// done.
+func (k *Keeper) forget(ctx context.Context, key runnerapi.Key) time.Duration {
+	k.cleanup.gone(ctx, key)
+	k.reporter.forget(key)
+	return k.previews.gone(ctx, key)
 }
 
 // write writes the status of the source. It fails if the source is gone, or another one has its

@@ -85,6 +85,16 @@ func keeperOf(answer answers) *source.Keeper {
 	})
 }
 
+// TestSource_GoneWithNamespace: a source whose namespace was deleted with it is not looked at again.
+func TestSource_GoneWithNamespace(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.keeper.Wake()
+	await.Until(t, "it is forgotten", func() bool {
+		return p.keeper.Look(t.Context(), runnerapi.Key{Namespace: "gone", Name: "web"}) == 0
+	})
+}
+
 // TestSource_BacksOff counts lists of the sources.
 func TestSource_BacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
