@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Masterminds/semver/v3"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
@@ -58,6 +60,7 @@ type SourceSpec struct {
 type GitRef struct {
 	Branch string `json:"branch,omitempty" maxLength:"255" example:"main"`
 	Tag    string `json:"tag,omitempty" maxLength:"255" example:"v1.4.2"`
+	Semver string `json:"semver,omitempty" maxLength:"255" doc:"Range of semantic versions: the newest tag within it is followed, named 1.2.3 or v1.2.3. A pre-release matches only a range that names one." example:">=1.2.0 <2"`
 	Commit string `json:"commit,omitempty" maxLength:"40" pattern:"^[0-9a-f]{40}$" doc:"Follow nothing: this commit, by all 40 digits. Not every server gives any commit."`
 }
 
@@ -110,6 +113,7 @@ type SourceStatus struct {
 	ObservedSync       string             `json:"observedSync,omitempty" doc:"The sync call that was answered last."`
 	ObservedLook       string             `json:"observedLook,omitempty" doc:"The last look that a webhook requested."`
 	Commit             string             `json:"commit,omitempty" doc:"The commit that is applied."`
+	Tag                string             `json:"tag,omitempty" doc:"The tag that led to the commit that is applied; absent if a branch or the commit itself is followed."`
 	Attempted          string             `json:"attempted,omitempty" doc:"The newest commit that was tried."`
 	Revision           int64              `json:"revision,omitempty" doc:"For app: the App's revision that it became."`
 	Objects            int                `json:"objects,omitempty" doc:"How many objects the commit brought."`
@@ -138,6 +142,7 @@ type SourceHold struct {
 // SourceCommit is a commit that was applied.
 type SourceCommit struct {
 	Commit    string `json:"commit"`
+	Tag       string `json:"tag,omitempty" doc:"The tag that led to it."`
 	AppliedAt string `json:"appliedAt" doc:"When it was applied (RFC 3339)."`
 	Revision  int64  `json:"revision,omitempty" doc:"For app: the App's revision that it became."`
 }
@@ -266,8 +271,14 @@ func (r GitRef) validate(v *validation) {
 			v.add(field, "is not a name that Git takes")
 		}
 	}
+	if r.Semver != "" {
+		given++
+		if _, err := semver.NewConstraint(r.Semver); err != nil {
+			v.add("ref.semver", "is not a range of versions, such as >=1.2.0 <2 or 1.4.x")
+		}
+	}
 	if given > 1 {
-		v.add("ref", "at most one of branch, tag and commit may be set")
+		v.add("ref", "at most one of branch, tag, semver and commit may be set")
 	}
 }
 
@@ -335,4 +346,14 @@ func (s SourceSpec) Every() (time.Duration, error) {
 // AppName returns the name of the App that a source of type app brings.
 func (s Source) AppName() string {
 	return cmp.Or(s.Spec.App, s.Name)
+}
+
+// TagOf returns the tag that led to a commit of the history; empty if none did.
+func (s SourceStatus) TagOf(commit string) string {
+	for _, c := range s.History {
+		if c.Commit == commit {
+			return c.Tag
+		}
+	}
+	return ""
 }

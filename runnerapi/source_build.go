@@ -24,6 +24,7 @@ type SourceBuildStatus struct {
 	Name      string        `json:"name"`
 	Run       string        `json:"run" doc:"Which run of it: the commit, what is asked of the build, and how often that was tried again."`
 	Commit    string        `json:"commit" doc:"The commit that is built."`
+	Tag       string        `json:"tag,omitempty" doc:"The tag that led to it."`
 	Phase     BuildPhase    `json:"phase" enum:"Pending,Fetching,Building,Pushing,Succeeded,Failed"`
 	Message   string        `json:"message,omitempty" doc:"What a run that is in progress waits for."`
 	Image     string        `json:"image,omitempty" doc:"The image by its digest: what is deployed."`

@@ -9,6 +9,23 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
+func TestSourceSpec_Semver(t *testing.T) {
+	mistakes := func(ref runnerapi.GitRef) []runnerapi.FieldError {
+		return runnerapi.SourceSpec{URL: "https://git.example.com/shop.git", Type: runnerapi.SourceManifests, Ref: ref}.Validate("web")
+	}
+	for _, good := range []string{">=1.2.0 <2", "1.4.x", "^1.2 || ~3", ">=1.0.0-0", "*"} {
+		assert.Empty(t, mistakes(runnerapi.GitRef{Semver: good}), good)
+	}
+	bad := mistakes(runnerapi.GitRef{Semver: "newest"})
+	if assert.Len(t, bad, 1) {
+		assert.Equal(t, "ref.semver", bad[0].Field)
+	}
+	bad = mistakes(runnerapi.GitRef{Semver: "*", Branch: "main"})
+	if assert.Len(t, bad, 1) {
+		assert.Equal(t, "ref", bad[0].Field)
+	}
+}
+
 func TestSourceStatus_History(t *testing.T) {
 	s := runnerapi.SourceStatus{}
 	assert.Empty(t, s.Earlier())

@@ -131,7 +131,7 @@ func (t jobTemplate) tool(name string, spec runnerapi.BuildSpec, args ...string)
 func (t jobTemplate) fetch(spec runnerapi.BuildSpec) corev1.Container {
 	g := spec.Git
 	args := slices.Concat([]string{
-		"--url=" + g.URL, "--branch=" + g.Ref.Branch, "--tag=" + g.Ref.Tag, "--commit=" + g.Ref.Commit, "--path=" + g.Path, "--secret=" + g.Credentials,
+		"--url=" + g.URL, "--branch=" + g.Ref.Branch, "--tag=" + g.Ref.Tag, "--semver=" + g.Ref.Semver, "--commit=" + g.Ref.Commit, "--path=" + g.Path, "--secret=" + g.Credentials,
 	}, guardFlags(t.guard), signerFlags(t.signers))
 	container := t.tool(fetchStage, spec, args...)
 	container.VolumeMounts = append(container.VolumeMounts, commitMount)

@@ -39,7 +39,8 @@ const maxObjects = 1000
 // brought is what became of a commit.
 type brought struct {
 	commit   string
-	new      bool // it was applied, rather than found applied
+	tag      string // that led to the commit; empty for none
+	new      bool   // it was applied, rather than found applied
 	revision int64
 	objects  int
 	build    *runnerapi.SourceBuildStatus // nil where the source builds nothing
@@ -65,8 +66,9 @@ func (a *applier) attempt(ctx context.Context, o *object, dryRun bool) (brought,
 	if !dryRun && o.observed() && o.Status.Phase.Applied() {
 		known = o.Status.Commit
 	}
-	commit, files, err := git.Fetch(ctx, remote, o.Spec.Ref, folder(o.Spec), known, a.Limits)
-	out := brought{commit: commit, revision: o.Status.Revision, objects: o.Status.Objects}
+	found, files, err := git.Fetch(ctx, remote, o.Spec.Ref, folder(o.Spec), known, a.Limits)
+	commit := found.Commit
+	out := brought{commit: commit, tag: found.Tag, revision: o.Status.Revision, objects: o.Status.Objects}
 	if err != nil || files == nil {
 		return out, err
 	}

@@ -68,12 +68,12 @@ func (b *builder) attempt(ctx context.Context, o *object, dryRun bool) (brought,
 // newest fetches the commit of the ref, unless it is known. If the build of a known commit has
 // failed, the known result is the reason.
 func (b *builder) newest(ctx context.Context, o *object, out brought, known string, dryRun bool) (brought, error) {
-	commit, text, err := b.appText(ctx, o, o.Spec.Ref, known)
-	out.commit = commit
+	found, text, err := b.appText(ctx, o, o.Spec.Ref, known)
+	out.commit, out.tag = found.Commit, found.Tag
 	if err != nil {
 		return out, err
 	}
-	if commit == known {
+	if out.commit == known {
 		if out.build != nil && out.build.Commit == known {
 			err = buildError(o, *out.build)
 		}
@@ -85,12 +85,12 @@ func (b *builder) newest(ctx context.Context, o *object, out brought, known stri
 // goOn checks the build in progress, and brings its result, even if newer commits were pushed.
 // Otherwise a branch that changes faster than its build takes would never be deployed.
 func (b *builder) goOn(ctx context.Context, o *object, out brought) (brought, error) {
-	out.commit = out.build.Commit
+	out.commit, out.tag = out.build.Commit, out.build.Tag
 	if err := b.see(ctx, o, &out); err != nil || out.building() {
 		return out, err
 	}
 	// The tag's signature may stand for the commit's.
-	_, text, err := b.appText(ctx, o, runnerapi.GitRef{Commit: out.commit, Tag: o.Spec.Ref.Tag}, "")
+	_, text, err := b.appText(ctx, o, runnerapi.GitRef{Commit: out.commit, Tag: out.tag}, "")
 	var g *git.Error
 	switch {
 	case errors.As(err, &g) && g.Reason == git.RefMissing: // a server that only serves the newest commit of a ref
@@ -102,24 +102,24 @@ func (b *builder) goOn(ctx context.Context, o *object, out brought) (brought, er
 }
 
 // appText returns the App's spec in a commit; none for a commit that is known.
-func (b *builder) appText(ctx context.Context, o *object, ref runnerapi.GitRef, known string) (string, []byte, error) {
+func (b *builder) appText(ctx context.Context, o *object, ref runnerapi.GitRef, known string) (found git.Found, text []byte, err error) {
 	remote, err := b.applier.remote(ctx, o)
 	if err != nil {
-		return "", nil, err
+		return found, nil, err
 	}
 	if o.Spec.AppSpec != "" {
-		commit := ref.Commit
-		if commit == "" || len(remote.Signers) > 0 {
-			commit, err = git.Resolve(ctx, remote, ref, b.applier.Limits)
+		found = git.Found{Commit: ref.Commit, Tag: ref.Tag}
+		if ref.Commit == "" || len(remote.Signers) > 0 {
+			found, err = git.Resolve(ctx, remote, ref, b.applier.Limits)
 		}
-		return commit, []byte(o.Spec.AppSpec), err
+		return found, []byte(o.Spec.AppSpec), err
 	}
-	commit, files, err := git.Fetch(ctx, remote, ref, folder(o.Spec), known, b.applier.Limits)
+	found, files, err := git.Fetch(ctx, remote, ref, folder(o.Spec), known, b.applier.Limits)
 	if err != nil || files == nil {
-		return commit, nil, err
+		return found, nil, err
 	}
-	text, err := appFile(o, files)
-	return commit, text, err
+	text, err = appFile(o, files)
+	return found, text, err
 }
 
 // bringBuilt deploys the App with the image of the commit, once that is built. Before that, it
@@ -199,7 +199,7 @@ func (b *builder) start(ctx context.Context, o *object, out *brought, run string
 	if run != before {
 		b.journal.noteBuild(o, build)
 	}
-	out.build = buildStatus(build, out.commit)
+	out.build = buildStatus(build, *out)
 	return buildError(o, *out.build)
 }
 
@@ -245,7 +245,7 @@ func (b *builder) see(ctx context.Context, o *object, out *brought) error {
 	p := &problem.Error{}
 	switch errors.As(err, &p); {
 	case err == nil && build.Spec.Run == out.build.Run:
-		out.build = buildStatus(build, out.commit)
+		out.build = buildStatus(build, *out)
 	case err == nil || p.Code == problem.NotFound:
 		lost := *out.build
 		lost.Phase, lost.Message = runnerapi.BuildFailed, ""
@@ -261,9 +261,9 @@ func (b *builder) see(ctx context.Context, o *object, out *brought) error {
 	return buildError(o, *out.build)
 }
 
-func buildStatus(b runnerapi.Build, commit string) *runnerapi.SourceBuildStatus {
+func buildStatus(b runnerapi.Build, of brought) *runnerapi.SourceBuildStatus {
 	s := &runnerapi.SourceBuildStatus{
-		Namespace: b.Namespace, Name: b.Name, Run: b.Spec.Run, Commit: commit, Phase: b.Status.Phase, Message: b.Status.Message, Image: b.Status.Image,
+		Namespace: b.Namespace, Name: b.Name, Run: b.Spec.Run, Commit: of.commit, Tag: of.tag, Phase: b.Status.Phase, Message: b.Status.Message, Image: b.Status.Image,
 	}
 	if b.Status.Failure != nil {
 		f := *b.Status.Failure

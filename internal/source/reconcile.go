@@ -66,10 +66,10 @@ func (r *reconciler) reconcile(ctx context.Context, o *object) (runnerapi.Source
 	}
 	if out.new {
 		s.AppliedAt = now
-		s.History = s.WithApplied(runnerapi.SourceCommit{Commit: out.commit, AppliedAt: now, Revision: out.revision})
+		s.History = s.WithApplied(runnerapi.SourceCommit{Commit: out.commit, Tag: out.tag, AppliedAt: now, Revision: out.revision})
 		r.journal.note(o, out, nil)
 	}
-	s.Error, s.Commit, s.Revision, s.Objects = nil, out.commit, out.revision, out.objects
+	s.Error, s.Commit, s.Tag, s.Revision, s.Objects = nil, out.commit, out.tag, out.revision, out.objects
 	return r.withHealth(ctx, o, s, spread(every))
 }
 

@@ -37,7 +37,7 @@ func (o *object) triedBefore(commit string) bool {
 
 // note adds a record of what was brought, or why not, to the audit log.
 func (j *journal) note(o *object, out brought, e *runnerapi.SourceError) {
-	r := j.record(o, syncSource, o.key(), map[string]string{"commit": out.commit, "url": o.Spec.URL})
+	r := j.record(o, syncSource, o.key(), about(o, out))
 	if e != nil {
 		r.Outcome, r.Status, r.Code, r.Message = runnerapi.AuditFailed, http.StatusUnprocessableEntity, runnerapi.Code(e.Code), e.Message
 	}
@@ -85,4 +85,13 @@ func (j *journal) act(ctx context.Context, o *object, command string, key runner
 		j.audit(r)
 	}
 	return err
+}
+
+// about returns what a record names of a commit.
+func about(o *object, out brought) map[string]string {
+	names := map[string]string{"commit": out.commit, "url": o.Spec.URL}
+	if out.tag != "" {
+		names["tag"] = out.tag
+	}
+	return names
 }

@@ -116,14 +116,14 @@ func (r *reconciler) follow(ctx context.Context, o *object, hold *runnerapi.Sour
 		if err != nil {
 			return o, hold, err
 		}
-		if cmp.Or(hold.After, newest) != newest {
+		if cmp.Or(hold.After, newest.Commit) != newest.Commit {
 			return o, nil, nil
 		}
-		hold = &runnerapi.SourceHold{Commit: hold.Commit, After: newest, Since: hold.Since}
+		hold = &runnerapi.SourceHold{Commit: hold.Commit, After: newest.Commit, Since: hold.Since}
 	}
 	at := *o
 	// The tag's signature may stand for the commit's.
-	at.Spec.Ref = runnerapi.GitRef{Commit: hold.Commit, Tag: o.Spec.Ref.Tag}
+	at.Spec.Ref = runnerapi.GitRef{Commit: hold.Commit, Tag: o.Status.TagOf(hold.Commit)}
 	return &at, hold, nil
 }
 

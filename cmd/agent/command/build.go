@@ -47,6 +47,7 @@ func newBuildFetch() *cobra.Command {
 	fl.StringVar(&f.URL, "url", "", "address of the Git repository")
 	fl.StringVar(&f.Ref.Branch, "branch", "", "branch to build")
 	fl.StringVar(&f.Ref.Tag, "tag", "", "tag to build")
+	fl.StringVar(&f.Ref.Semver, "semver", "", "range of versions of which to build the newest tag")
 	fl.StringVar(&f.Ref.Commit, "commit", "", "commit to build")
 	fl.StringVar(&f.Path, "path", "", "directory in the repository that is the build context")
 	fl.StringVar(&f.Secret, "secret", "", "name of the Secret whose keys are in "+step.GitSecret)

@@ -2,6 +2,7 @@ package git
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (r Remote) CheckHost() *Error {
 
 // session is a conversation about one repository.
 type session interface {
-	advertised(ctx context.Context, ref runnerapi.GitRef) (*packp.AdvRefs, error)
+	advertised(ctx context.Context, only *refFilter) (*packp.AdvRefs, error)
 	// upload sends a request and gives the answer.
 	upload(ctx context.Context, request []byte) (io.ReadCloser, error)
 	close()
@@ -59,43 +60,44 @@ type session interface {
 // one folder, or all if the folder is empty. It returns nil files for the known commit, whose
 // signature it checks again: the signers may be others by now. Its errors are *Error, except the
 // context's and those of internal/memory, in which it reserves what the limits allow.
-func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known string, l Limits) (commit string, files Files, err error) {
+func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known string, l Limits) (found Found, files Files, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Time)
 	defer cancel()
 	at, err := locate(ctx, r, ref, l)
 	if err != nil {
-		return "", nil, err
+		return Found{}, nil, err
 	}
 	defer at.close()
 	if at.hash.String() == known {
-		return known, nil, at.checkSigned(ctx, l)
+		return at.found(known), nil, at.checkSigned(ctx, l)
 	}
 	pack, err := reserved(ctx, at, smallFiles(l), l)
 	if err != nil {
-		return "", nil, err
+		return Found{}, nil, err
 	}
 	// Objects are unpacked, and then files made of them. The pack is in memory already.
 	hold, err := memory.Acquire(ctx, r.Namespace, "a commit of "+at.host, 2*l.Unpacked)
 	if err != nil {
-		return "", nil, err
+		return Found{}, nil, err
 	}
 	defer hold.Release()
-	return at.unpack(pack, folder, l)
+	commit, files, err := at.unpack(pack, folder, l)
+	return at.found(commit), files, err
 }
 
 // Resolve resolves the ref to a commit without fetching its files. Its errors are those of Fetch.
-func Resolve(ctx context.Context, r Remote, ref runnerapi.GitRef, l Limits) (commit string, err error) {
+func Resolve(ctx context.Context, r Remote, ref runnerapi.GitRef, l Limits) (Found, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Time)
 	defer cancel()
 	at, err := locate(ctx, r, ref, l)
 	if err != nil {
-		return "", err
+		return Found{}, err
 	}
 	defer at.close()
 	if err := at.checkSigned(ctx, l); err != nil {
-		return "", err
+		return Found{}, err
 	}
-	return at.hash.String(), nil
+	return at.found(at.hash.String()), nil
 }
 
 // located is a commit, and the session in which it was found.
@@ -103,9 +105,9 @@ type located struct {
 	session
 	refs *packp.AdvRefs
 	hash plumbing.Hash
-	// tag is the annotated tag that leads to the commit, if its signature counts; else zero.
+	// tag is the annotated tag that leads to the commit; else zero.
 	tag     plumbing.Hash
-	tagName string
+	tagName string // of any tag that leads to the commit; empty if the ref is none
 	host    string
 	remote  Remote
 }
@@ -116,8 +118,15 @@ func locate(ctx context.Context, r Remote, ref runnerapi.GitRef, l Limits) (*loc
 	if err != nil {
 		return nil, failed(NotGit, "correct url", "url %v", err)
 	}
+	filter, err := only(ref)
+	if err != nil {
+		return nil, err
+	}
 	at := &located{session: newSession(u, r, l), host: u.Host, remote: r}
-	if at.refs, err = at.advertised(ctx, ref); err == nil {
+	if at.refs, err = at.advertised(ctx, filter); err == nil {
+		ref, err = filter.found()
+	}
+	if err == nil {
 		at.hash, err = resolve(at.refs, ref)
 	}
 	if err != nil {
@@ -135,9 +144,9 @@ func newSession(u runnerapi.GitURL, r Remote, l Limits) session {
 	return newHTTPS(u, r, l)
 }
 
-func decodeAdvertised(r io.Reader, ref runnerapi.GitRef, host string) (*packp.AdvRefs, error) {
+func decodeAdvertised(r io.Reader, only *refFilter, host string) (*packp.AdvRefs, error) {
 	refs := packp.NewAdvRefs()
-	err := refs.Decode(only(r, ref))
+	err := refs.Decode(only.of(r))
 	switch {
 	case err == nil:
 		return refs, nil
@@ -162,7 +171,7 @@ func resolve(refs *packp.AdvRefs, ref runnerapi.GitRef) (plumbing.Hash, error) {
 	}
 	name, kind, short := "refs/heads/"+ref.Branch, "branch", ref.Branch
 	if ref.Tag != "" {
-		name, kind, short = "refs/tags/"+ref.Tag, "tag", ref.Tag
+		name, kind, short = tags+ref.Tag, "tag", ref.Tag
 		if commit, annotated := refs.Peeled[name]; annotated {
 			return commit, nil
 		}
@@ -188,15 +197,14 @@ func smallFiles(l Limits) packp.Filter {
 	return packp.FilterBlobLimit(uint64(l.File), packp.BlobLimitPrefixNone) //nolint:gosec // a limit of ours, above zero
 }
 
-// download gets the pack of one commit without its history, and its tag if that is wanted.
+// download gets the pack of one commit without its history, and of the tag that led to it.
 func download(ctx context.Context, at *located, filter packp.Filter, l Limits) ([]byte, error) {
 	request, err := requestFor(at.refs.Capabilities, filter)
 	if err != nil {
 		return nil, err
 	}
-	if request.Wants = []plumbing.Hash{at.hash}; !at.tag.IsZero() {
-		request.Wants = append(request.Wants, at.tag)
-	}
+	// A server may refuse a commit that no ref names. It comes with its tag.
+	request.Wants = []plumbing.Hash{cmp.Or(at.tag, at.hash)}
 	var body bytes.Buffer
 	if err := request.UploadRequest.Encode(&body); err != nil {
 		return nil, fmt.Errorf("encode the request for a pack: %w", err)

@@ -49,7 +49,8 @@ func remote(t *testing.T, url string, secret map[string][]byte) git.Remote {
 
 func fetch(t *testing.T, r git.Remote, ref runnerapi.GitRef, folder string) (string, git.Files, error) {
 	t.Helper()
-	return git.Fetch(t.Context(), r, ref, folder, "", git.DefaultLimits)
+	found, files, err := git.Fetch(t.Context(), r, ref, folder, "", git.DefaultLimits)
+	return found.Commit, files, err
 }
 
 // refused wants an error for this reason that holds no secret, and says what to do.
@@ -83,9 +84,9 @@ func TestFetch_HTTPS(t *testing.T) {
 	assert.Equal(t, git.Files{"web/app.yaml": []byte("image: two\n"), ".sourceignore": []byte("web\n")}, files)
 
 	packs := s.Packs.Load()
-	commit, files, err = git.Fetch(t.Context(), r, main, "", first, git.DefaultLimits)
+	found, files, err := git.Fetch(t.Context(), r, main, "", first, git.DefaultLimits)
 	require.NoError(t, err)
-	assert.Equal(t, first, commit)
+	assert.Equal(t, git.Found{Commit: first}, found)
 	assert.Nil(t, files)
 	assert.Equal(t, packs, s.Packs.Load(), "nothing new is not fetched")
 }

@@ -86,7 +86,7 @@ func (s *overHTTPS) follow(q *http.Request, via []*http.Request) error {
 	return nil
 }
 
-func (s *overHTTPS) advertised(ctx context.Context, ref runnerapi.GitRef) (*packp.AdvRefs, error) {
+func (s *overHTTPS) advertised(ctx context.Context, only *refFilter) (*packp.AdvRefs, error) {
 	resp, err := s.do(ctx, http.MethodGet, s.base+infoRefs+"?service="+service, nil, "")
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (s *overHTTPS) advertised(ctx context.Context, ref runnerapi.GitRef) (*pack
 	moved := *resp.Request.URL
 	moved.RawQuery = ""
 	s.base = strings.TrimSuffix(moved.String(), infoRefs)
-	return decodeAdvertised(limited(resp.Body, s.limits.Advertised), ref, s.host)
+	return decodeAdvertised(limited(resp.Body, s.limits.Advertised), only, s.host)
 }
 
 func (s *overHTTPS) upload(ctx context.Context, request []byte) (io.ReadCloser, error) {

@@ -15,11 +15,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// followTag remembers an annotated tag whose signature may stand for the commit's.
+// followTag remembers the tag that led to the commit, and an annotated one whose signature may stand
+// for the commit's.
 func (at *located) followTag(ref runnerapi.GitRef) {
-	name := "refs/tags/" + ref.Tag
-	if peeled, annotated := at.refs.Peeled[name]; annotated && peeled == at.hash && len(at.remote.Signers) > 0 {
-		at.tag, at.tagName = at.refs.References[name], ref.Tag
+	if !at.leads(ref.Tag) {
+		return
+	}
+	at.tagName = ref.Tag
+	if _, annotated := at.refs.Peeled[tags+ref.Tag]; annotated {
+		at.tag = at.refs.References[tags+ref.Tag]
 	}
 }
 

@@ -48,11 +48,14 @@ func TestFetch_Signed(t *testing.T) {
 			for what, get := range map[string]func() (string, error){
 				"fetch": func() (string, error) { c, _, err := fetch(t, r, ref, ""); return c, err },
 				"known": func() (string, error) {
-					c, files, err := git.Fetch(t.Context(), r, ref, "", repo.Git("rev-parse", "HEAD"), git.DefaultLimits)
+					found, files, err := git.Fetch(t.Context(), r, ref, "", repo.Git("rev-parse", "HEAD"), git.DefaultLimits)
 					assert.True(t, ref != main || files == nil)
-					return c, err
+					return found.Commit, err
 				},
-				"resolve":  func() (string, error) { return git.Resolve(t.Context(), r, ref, git.DefaultLimits) },
+				"resolve": func() (string, error) {
+					found, err := git.Resolve(t.Context(), r, ref, git.DefaultLimits)
+					return found.Commit, err
+				},
 				"checkout": func() (string, error) { return git.Checkout(t.Context(), r, ref, "", t.TempDir(), git.CheckoutLimits) },
 			} {
 				_, err := get()

@@ -46,11 +46,11 @@ func newSSH(u runnerapi.GitURL, r Remote, l Limits) *overSSH {
 	return &overSSH{url: u, auth: r.Auth, guard: r.Guard, limits: l}
 }
 
-func (s *overSSH) advertised(ctx context.Context, ref runnerapi.GitRef) (*packp.AdvRefs, error) {
+func (s *overSSH) advertised(ctx context.Context, only *refFilter) (*packp.AdvRefs, error) {
 	if err := s.dial(ctx); err != nil {
 		return nil, err
 	}
-	refs, err := decodeAdvertised(limited(s.out, s.limits.Advertised), ref, s.url.Host)
+	refs, err := decodeAdvertised(limited(s.out, s.limits.Advertised), only, s.url.Host)
 	if known, ok := errors.AsType[*Error](err); ok && known.Reason == TooLarge {
 		return nil, err
 	}

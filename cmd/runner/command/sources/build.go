@@ -70,6 +70,7 @@ func (c *buildRun) flags(cmd *cobra.Command) {
 	f.StringVar(&s.Git.URL, "git", "", "address of the Git repository")
 	f.StringVar(&s.Git.Ref.Branch, "ref", "", "branch to build (default: the repository's default branch)")
 	f.StringVar(&s.Git.Ref.Tag, "tag", "", "tag to build, instead of a branch")
+	f.StringVar(&s.Git.Ref.Semver, "semver", "", "range of versions, such as '>=1.2.0 <2', of which to build the newest tag, instead of a branch")
 	f.StringVar(&s.Git.Ref.Commit, "commit", "", "commit to build with all 40 digits, instead of a branch")
 	f.StringVar(&s.Git.Path, "path", "", "directory in the repository that is the build context")
 	f.StringVar(&s.Git.Credentials, "git-credentials", "", "secret with the credentials for the Git repository")

@@ -141,6 +141,7 @@ func sourceFlags(cmd *cobra.Command, spec *runnerapi.SourceSpec, chart *runnerap
 	fl.StringVar(&spec.Path, "path", "", "path in the repository (default: its root)")
 	fl.StringVar(&spec.Ref.Branch, "branch", "", "branch to follow (default: the repository's default branch)")
 	fl.StringVar(&spec.Ref.Tag, "tag", "", "tag to follow")
+	fl.StringVar(&spec.Ref.Semver, "semver", "", "range of versions, such as '>=1.2.0 <2': follow the newest tag within it")
 	fl.StringVar(&spec.Ref.Commit, "commit", "", "commit to stay at, with all 40 digits")
 	fl.StringVar(&spec.App, "app", "", "for app: name of the App (default: the source's name)")
 	fl.StringVar(&spec.Interval, "interval", "", "how often to look for a new commit, from 30s to 24h (default 5m)")
@@ -258,6 +259,9 @@ func printSource(a *cmdutil.CLI, s runnerapi.Source, out *cli.Output) error {
 	return out.Write(a.Out, s, func(w io.Writer) {
 		tables.Sources(w, s)
 		cli.Row(w, "URL", s.Spec.URL)
+		if s.Status.Tag != "" {
+			cli.Row(w, "TAG", cli.Printable(s.Status.Tag))
+		}
 		if s.Status.CheckedAt != "" {
 			cli.Row(w, "CHECKED", s.Status.CheckedAt)
 		}
@@ -265,7 +269,7 @@ func printSource(a *cmdutil.CLI, s runnerapi.Source, out *cli.Output) error {
 			cli.Row(w, "HELD", heldAt(*h))
 		}
 		for i, c := range s.Status.History {
-			cli.Row(w, []string{"APPLIED", ""}[min(i, 1)], short(c.Commit), c.AppliedAt, revisionOf(c))
+			cli.Row(w, []string{"APPLIED", ""}[min(i, 1)], short(c.Commit), c.AppliedAt, revisionOf(c), cli.Printable(c.Tag))
 		}
 		if b := s.Status.Build; b != nil {
 			cli.Row(w, "BUILD", b.Key(), fmt.Sprintf("%.12s", b.Commit), b.Phase, cli.Printable(b.Message))
