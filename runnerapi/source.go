@@ -35,17 +35,18 @@ const (
 
 // SourceSpec is a Git repository, and what of it is to be in the namespace.
 type SourceSpec struct {
-	URL         string       `json:"url" minLength:"8" maxLength:"2048" doc:"Address of the repository: https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH." example:"https://git.example.com/shop/deploy.git"`
-	Ref         GitRef       `json:"ref,omitzero" doc:"What to follow; the repository's default branch when empty."`
-	Path        string       `json:"path,omitempty" maxLength:"1024" doc:"Where in the repository: a file for app, a file or folder for manifests, a folder for kustomize and chart. The root when empty." example:"production"`
-	Type        SourceType   `json:"type" enum:"app,manifests,kustomize,chart" doc:"What is there. app: a file as pipeops-runner deploy -f takes it. manifests: YAML or JSON, in all folders below. kustomize: a folder with a kustomization. chart: a Helm chart."`
-	App         string       `json:"app,omitempty" maxLength:"63" pattern:"^[a-z]([a-z0-9-]*[a-z0-9])?$" doc:"For app: name of the App; the source's when empty."`
-	AppSpec     string       `json:"appSpec,omitempty" maxLength:"65536" doc:"For app, instead of path: the App's spec as YAML, without an image, which is built. For a repository with a Dockerfile and nothing else." example:"replicas: 2"`
-	Build       *SourceBuild `json:"build,omitempty" doc:"For app: how the image is made where the App's spec names none. Needs what put-build needs: see docs/deployer/builds.md."`
-	Chart       *SourceChart `json:"chart,omitempty" doc:"For chart: its values."`
-	Interval    string       `json:"interval,omitempty" maxLength:"16" pattern:"^([0-9]+(s|m|h))+$" doc:"How often to look for a new commit: 30s to 24h; 5m when empty." example:"5m"`
-	Credentials string       `json:"credentials,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret in the same namespace: url (the repositories that it is for), then username and password, or identity and known_hosts; ca.crt for a server with its own CA." example:"git-deploy"`
-	Prune       bool         `json:"prune,omitempty" doc:"Delete objects that the source applied and that have left the repository."`
+	URL         string           `json:"url" minLength:"8" maxLength:"2048" doc:"Address of the repository: https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH." example:"https://git.example.com/shop/deploy.git"`
+	Ref         GitRef           `json:"ref,omitzero" doc:"What to follow; the repository's default branch when empty."`
+	Promote     *SourcePromotion `json:"promote,omitempty" doc:"Instead of ref: follow what another source has applied, once that is healthy."`
+	Path        string           `json:"path,omitempty" maxLength:"1024" doc:"Where in the repository: a file for app, a file or folder for manifests, a folder for kustomize and chart. The root when empty." example:"production"`
+	Type        SourceType       `json:"type" enum:"app,manifests,kustomize,chart" doc:"What is there. app: a file as pipeops-runner deploy -f takes it. manifests: YAML or JSON, in all folders below. kustomize: a folder with a kustomization. chart: a Helm chart."`
+	App         string           `json:"app,omitempty" maxLength:"63" pattern:"^[a-z]([a-z0-9-]*[a-z0-9])?$" doc:"For app: name of the App; the source's when empty."`
+	AppSpec     string           `json:"appSpec,omitempty" maxLength:"65536" doc:"For app, instead of path: the App's spec as YAML, without an image, which is built. For a repository with a Dockerfile and nothing else." example:"replicas: 2"`
+	Build       *SourceBuild     `json:"build,omitempty" doc:"For app: how the image is made where the App's spec names none. Needs what put-build needs: see docs/deployer/builds.md."`
+	Chart       *SourceChart     `json:"chart,omitempty" doc:"For chart: its values."`
+	Interval    string           `json:"interval,omitempty" maxLength:"16" pattern:"^([0-9]+(s|m|h))+$" doc:"How often to look for a new commit: 30s to 24h; 5m when empty." example:"5m"`
+	Credentials string           `json:"credentials,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret in the same namespace: url (the repositories that it is for), then username and password, or identity and known_hosts; ca.crt for a server with its own CA." example:"git-deploy"`
+	Prune       bool             `json:"prune,omitempty" doc:"Delete objects that the source applied and that have left the repository."`
 	// ForceConflicts takes fields over.
 	ForceConflicts bool `json:"forceConflicts,omitempty" doc:"Take over fields of the source's objects that others have set since, when a commit is applied. Without this a commit that sets them otherwise fails. An App's fields are always its own."`
 	Suspend        bool `json:"suspend,omitempty" doc:"Leave everything as it is until this is taken away."`
@@ -93,10 +94,12 @@ const (
 	SourceReady       SourcePhase = "Ready"       // what is in the repository was applied, and is ready
 	SourceDegraded    SourcePhase = "Degraded"    // it was applied, and something of it is not well, or is missing
 	SourceFailed      SourcePhase = "Failed"      // the newest commit could not be got or applied; what was applied before stays
+	SourceWaiting     SourcePhase = "Waiting"     // nothing was promoted to it yet
 	SourceSuspended   SourcePhase = "Suspended"   // left alone
 )
 
-// Settled reports whether nothing more happens unless the repository or the source changes.
+// Settled reports whether nothing more happens unless the repository, the source, or the one that
+// it follows changes.
 func (p SourcePhase) Settled() bool {
 	return p != SourcePending && p != SourceBuilding && p != SourceProgressing
 }
@@ -108,24 +111,25 @@ func (p SourcePhase) Applied() bool {
 
 // SourceStatus is what came of a source.
 type SourceStatus struct {
-	Phase              SourcePhase        `json:"phase" enum:"Pending,Building,Progressing,Ready,Degraded,Failed,Suspended"`
-	ObservedGeneration int64              `json:"observedGeneration,omitempty" doc:"The generation of the spec that this speaks of."`
-	ObservedSync       string             `json:"observedSync,omitempty" doc:"The sync call that was answered last."`
-	ObservedLook       string             `json:"observedLook,omitempty" doc:"The last look that a webhook requested."`
-	Commit             string             `json:"commit,omitempty" doc:"The commit that is applied."`
-	Tag                string             `json:"tag,omitempty" doc:"The tag that led to the commit that is applied; absent if a branch or the commit itself is followed."`
-	Attempted          string             `json:"attempted,omitempty" doc:"The newest commit that was tried."`
-	Revision           int64              `json:"revision,omitempty" doc:"For app: the App's revision that it became."`
-	Objects            int                `json:"objects,omitempty" doc:"How many objects the commit brought."`
-	CheckedAt          string             `json:"checkedAt,omitempty" doc:"When the repository was asked last (RFC 3339)."`
-	AppliedAt          string             `json:"appliedAt,omitempty" doc:"When the commit was applied."`
-	Build              *SourceBuildStatus `json:"build,omitempty" doc:"Where build is set: the newest build. The image that runs is in the App's revision."`
-	Hold               *SourceHold        `json:"hold,omitempty" doc:"After a rollback: where it is held; absent while it follows the repository."`
-	History            []SourceCommit     `json:"history,omitempty" doc:"The last commits that were applied, the newest first: ten at most."`
-	Health             *SourceHealth      `json:"health,omitempty" doc:"How that is which was applied; absent while it is ready."`
-	Error              *SourceError       `json:"error,omitempty" doc:"What went wrong last; absent once it is well."`
-	Suspension         *SourceSuspension  `json:"suspension,omitempty" doc:"Why the agent does not follow it although its spec does not suspend it; absent otherwise."`
-	Conditions         []Condition        `json:"conditions,omitempty" doc:"Its state in the form that Kubernetes' tools read."`
+	Phase              SourcePhase            `json:"phase" enum:"Pending,Building,Progressing,Ready,Degraded,Failed,Waiting,Suspended"`
+	ObservedGeneration int64                  `json:"observedGeneration,omitempty" doc:"The generation of the spec that this speaks of."`
+	ObservedSync       string                 `json:"observedSync,omitempty" doc:"The sync call that was answered last."`
+	ObservedLook       string                 `json:"observedLook,omitempty" doc:"The last look that a webhook requested."`
+	Commit             string                 `json:"commit,omitempty" doc:"The commit that is applied."`
+	Tag                string                 `json:"tag,omitempty" doc:"The tag that led to the commit that is applied; absent if a branch or the commit itself is followed."`
+	Attempted          string                 `json:"attempted,omitempty" doc:"The newest commit that was tried."`
+	Revision           int64                  `json:"revision,omitempty" doc:"For app: the App's revision that it became."`
+	Objects            int                    `json:"objects,omitempty" doc:"How many objects the commit brought."`
+	CheckedAt          string                 `json:"checkedAt,omitempty" doc:"When the repository was asked last (RFC 3339)."`
+	AppliedAt          string                 `json:"appliedAt,omitempty" doc:"When the commit was applied."`
+	Build              *SourceBuildStatus     `json:"build,omitempty" doc:"Where build is set: the newest build. The image that runs is in the App's revision."`
+	Hold               *SourceHold            `json:"hold,omitempty" doc:"After a rollback: where it is held; absent while it follows the repository."`
+	Promotion          *SourcePromotionStatus `json:"promotion,omitempty" doc:"Where promote is set: the commit that was promoted, and what is awaited."`
+	History            []SourceCommit         `json:"history,omitempty" doc:"The last commits that were applied, the newest first: ten at most."`
+	Health             *SourceHealth          `json:"health,omitempty" doc:"How that is which was applied; absent while it is ready."`
+	Error              *SourceError           `json:"error,omitempty" doc:"What went wrong last; absent once it is well."`
+	Suspension         *SourceSuspension      `json:"suspension,omitempty" doc:"Why the agent does not follow it although its spec does not suspend it; absent otherwise."`
+	Conditions         []Condition            `json:"conditions,omitempty" doc:"Its state in the form that Kubernetes' tools read."`
 	// Previews is nil unless there are, or were, previews.
 	Previews *SourcePreviewsStatus `json:"previews,omitempty" doc:"Where previews is set: the open requests."`
 	// Report is written by its own sender, after the rest.
@@ -240,6 +244,7 @@ func (s SourceSpec) Validate(name string) []FieldError {
 		v.add("url", "%v", err)
 	}
 	s.Ref.validate(v)
+	s.validatePromotion(v, name)
 	if !inRepository(s.Path) {
 		v.add("path", "has to be a path within the repository, such as deploy/production")
 	}

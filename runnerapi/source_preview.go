@@ -179,7 +179,7 @@ func (p SourcePreviews) Bounds() NamespaceSpec {
 // Preview returns the source that a request's commit becomes in the namespace of its preview.
 func (s Source) Preview(number int64, commit string) Source {
 	p, of := s.Spec.Previews, s.Spec
-	of.Previews, of.Suspend = nil, false
+	of.Previews, of.Promote, of.Suspend = nil, nil, false
 	of.PreviewOf = &SourcePreviewOf{Namespace: s.Namespace, Source: s.Name, Number: number, Comment: p.Comment}
 	of.Ref, of.Path = GitRef{Commit: commit}, cmp.Or(p.Path, of.Path)
 	of.Prune = of.Type != SourceApp

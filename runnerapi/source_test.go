@@ -2,6 +2,7 @@ package runnerapi_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -56,4 +57,29 @@ func TestSourceStatus_History(t *testing.T) {
 	}
 	assert.Len(t, s.History, 10)
 	assert.Equal(t, "e18", s.Earlier())
+}
+
+func TestSourceSpec_Promote(t *testing.T) {
+	mistakes := func(p runnerapi.SourcePromotion, ref runnerapi.GitRef) []runnerapi.FieldError {
+		spec := runnerapi.SourceSpec{URL: "https://git.example.com/shop.git", Type: runnerapi.SourceManifests, Ref: ref, Promote: &p}
+		return spec.Validate("prod")
+	}
+	for _, good := range []runnerapi.SourcePromotion{{From: "staging"}, {From: "shop/prod"}, {From: "shop/staging", After: "168h"}, {From: "staging", After: "0s"}} {
+		assert.Empty(t, mistakes(good, runnerapi.GitRef{}), good)
+	}
+	for field, bad := range map[string]runnerapi.SourcePromotion{
+		"promote.from": {From: "a/b/c"}, "promote.from ": {}, "promote.from  ": {From: "prod"}, "promote.from   ": {From: "/"},
+		"promote.after": {From: "staging", After: "169h"}, "promote.after ": {From: "staging", After: "-1s"},
+	} {
+		found := mistakes(bad, runnerapi.GitRef{})
+		if assert.Len(t, found, 1, bad) {
+			assert.Equal(t, strings.TrimSpace(field), found[0].Field)
+		}
+	}
+	found := mistakes(runnerapi.SourcePromotion{From: "staging"}, runnerapi.GitRef{Branch: "main"})
+	if assert.Len(t, found, 1) {
+		assert.Equal(t, "promote", found[0].Field)
+	}
+	assert.Equal(t, runnerapi.Key{Namespace: "shop", Name: "web"}, runnerapi.SourcePromotion{From: "web"}.Source("shop"))
+	assert.Equal(t, runnerapi.Key{Namespace: "other", Name: "web"}, runnerapi.SourcePromotion{From: "other/web"}.Source("shop"))
 }

@@ -71,6 +71,11 @@ func (k *Keeper) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.Sour
 	if err := k.builder.check(ctx, wanted); err != nil {
 		return runnerapi.Source{}, err
 	}
+	if spec.Promote != nil {
+		if _, err := k.reconciler.applier.upstream(ctx, wanted); err != nil {
+			return runnerapi.Source{}, err
+		}
+	}
 	var o *object
 	err = k.races.Run(ctx, key.String(), func() error {
 		var err error
@@ -81,7 +86,7 @@ func (k *Keeper) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.Sour
 		return runnerapi.Source{}, explain(err, key, "writing")
 	}
 	if opts.DryRun {
-		_, err = k.reconciler.attempt(ctx, o, true)
+		_, err = k.reconciler.try(ctx, o)
 		if err == nil && spec.Report != nil {
 			_, err = k.reporter.destination(ctx, o)
 		}

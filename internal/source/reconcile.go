@@ -44,11 +44,20 @@ func (r *reconciler) reconcile(ctx context.Context, o *object) (runnerapi.Source
 	if err != nil { // not written by this agent
 		every = runnerapi.DefaultSourceInterval
 	}
-	if left := r.notBefore(o, every); left > 0 { // only the cluster is read, not the repository
-		return r.withHealth(ctx, o, s, left)
+	p := r.promoted(ctx, o)
+	s.Promotion = p.status
+	switch left := r.notBefore(o, every); {
+	case p.err != nil:
+	case p.status != nil && p.status.Commit == "":
+		return r.waiting(ctx, o, s), p.next(every)
+	case left > 0 && !p.new: // only the cluster is read, not the repository
+		return r.withHealth(ctx, o, s, p.next(left))
 	}
 	s.ObservedLook = o.Annotations[objectmeta.Look]
-	out, err := r.attempt(ctx, o, false)
+	out, err := brought{build: kept(o), hold: o.held(r.now)}, p.err
+	if err == nil {
+		out, err = r.attempt(ctx, p.source, false)
+	}
 	r.cleanup.tidy(ctx, o, out.build)
 	s.Build, s.Hold = out.build, out.hold
 	if err == nil && out.building() { // the repository is not contacted meanwhile
@@ -62,7 +71,7 @@ func (r *reconciler) reconcile(ctx context.Context, o *object) (runnerapi.Source
 		s.Attempted = out.commit
 	}
 	if err != nil {
-		return r.failed(o, s, out, err), min(every, r.again(err, every))
+		return r.failed(o, s, out, err), p.next(min(every, r.again(err, every)))
 	}
 	if out.new {
 		s.AppliedAt = now
@@ -70,7 +79,7 @@ func (r *reconciler) reconcile(ctx context.Context, o *object) (runnerapi.Source
 		r.journal.note(o, out, nil)
 	}
 	s.Error, s.Commit, s.Tag, s.Revision, s.Objects = nil, out.commit, out.tag, out.revision, out.objects
-	return r.withHealth(ctx, o, s, spread(every))
+	return r.withHealth(ctx, o, s, p.next(spread(every)))
 }
 
 // attempt gets the newest commit, or the one where a rollback holds the source. It applies the
@@ -90,6 +99,9 @@ func (r *reconciler) attempt(ctx context.Context, o *object, dryRun bool) (broug
 		out, err = r.applier.attempt(ctx, at, dryRun)
 	}
 	out.hold = hold
+	if hold == nil {
+		return out, notPromoted(o, err)
+	}
 	return out, notHeld(hold, err)
 }
 

@@ -93,5 +93,8 @@ func about(o *object, out brought) map[string]string {
 	if out.tag != "" {
 		names["tag"] = out.tag
 	}
+	if o.Spec.Promote != nil {
+		names["promotedFrom"] = o.promotedFrom().String()
+	}
 	return names
 }

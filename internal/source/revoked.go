@@ -82,13 +82,20 @@ func (r *reconciler) suspension(o *object) *runnerapi.SourceSuspension {
 	}
 }
 
+// withoutBuild ends a build that is in progress. It returns one that has ended.
+func (r *reconciler) withoutBuild(ctx context.Context, o *object) *runnerapi.SourceBuildStatus {
+	b := o.Status.Build
+	if b != nil && !b.Phase.Ended() {
+		r.cleanup.tidy(ctx, o, nil)
+		return nil
+	}
+	return b
+}
+
 // suspend leaves a source as it is. A build that is in progress ends: it would push an image in
 // the name of a Runner that is revoked.
 func (r *reconciler) suspend(ctx context.Context, o *object, s runnerapi.SourceStatus) runnerapi.SourceStatus {
-	if b := s.Build; b != nil && !b.Phase.Ended() {
-		r.cleanup.tidy(ctx, o, nil)
-		s.Build = nil
-	}
+	s.Build = r.withoutBuild(ctx, o)
 	if o.Status.Suspension == nil || *o.Status.Suspension != *s.Suspension {
 		r.log.Warn().Stringer("source", o.key()).Str("runner", s.Suspension.Runner).Msg("Git source suspended: the Runner that put it was revoked")
 		r.journal.note(o, brought{commit: s.Commit}, &runnerapi.SourceError{Code: s.Suspension.Code, Message: s.Suspension.Message})

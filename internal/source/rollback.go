@@ -32,7 +32,7 @@ func (k *Keeper) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.S
 		return runnerapi.Source{}, explain(err, key, "rolling back")
 	}
 	if opts.DryRun {
-		out, err := k.reconciler.attempt(ctx, o, true)
+		out, err := k.reconciler.try(ctx, o)
 		o.Status.Hold = out.hold
 		return o.wire(), asProblem(err)
 	}

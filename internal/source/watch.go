@@ -96,19 +96,22 @@ func (k *Keeper) follow(ctx context.Context) {
 	all, ctx := errgroup.WithContext(ctx)
 	where := k.cluster.everywhere()
 	stores := make([]cache.Store, 0, len(where))
+	informers := make([]cache.Controller, 0, len(where))
 	for _, r := range where {
 		store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 			ListerWatcher: listWatch(r), ObjectType: &unstructured.Unstructured{}, Handler: k.handler(),
 			Transform: withoutFields,
 		})
-		stores = append(stores, store)
+		stores, informers = append(stores, store), append(informers, informer)
+	}
+	k.keepStores(stores)
+	defer k.keepStores(nil)
+	for _, informer := range informers {
 		all.Go(func() error {
 			informer.RunWithContext(ctx)
 			return nil
 		})
 	}
-	k.keepStores(stores)
-	defer k.keepStores(nil)
 	all.Go(func() error {
 		k.cleanup.sweep(ctx)
 		k.previews.sweep(ctx)
@@ -150,7 +153,7 @@ func withoutFields(in any) (any, error) {
 }
 
 // handler schedules a look at a source when its spec changed, or when a Runner requests one.
-// Changes of its status are our own.
+// Changes of its status are our own; the sources that follow it are looked at.
 func (k *Keeper) handler() cache.ResourceEventHandler {
 	add := func(in any) {
 		if u, ok := in.(*unstructured.Unstructured); ok {
@@ -162,12 +165,18 @@ func (k *Keeper) handler() cache.ResourceEventHandler {
 			in = last.Obj
 		}
 		add(in)
+		if u, ok := in.(*unstructured.Unstructured); ok {
+			k.wakePromoted(runnerapi.Key{Namespace: u.GetNamespace(), Name: u.GetName()})
+		}
 	}
 	return cache.ResourceEventHandlerFuncs{AddFunc: add, DeleteFunc: remove, UpdateFunc: func(before, now any) {
 		b, ok1 := before.(*unstructured.Unstructured)
 		n, ok2 := now.(*unstructured.Unstructured)
 		if !ok1 || !ok2 || b.GetGeneration() != n.GetGeneration() || asked(b) != asked(n) {
 			add(now)
+		}
+		if ok1 && ok2 && applied(b) != applied(n) {
+			k.wakePromoted(runnerapi.Key{Namespace: n.GetNamespace(), Name: n.GetName()})
 		}
 	}}
 }

@@ -16,6 +16,7 @@ const (
 // patterns are those of the wires, in words: what has to be there instead.
 var patterns = map[string]string{
 	`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`:                                          name,
+	`^([a-z0-9]([a-z0-9-]*[a-z0-9])?/)?[a-z0-9]([a-z0-9-]*[a-z0-9])?$`:         "NAME or NAMESPACE/NAME",
 	`^[a-z]([a-z0-9-]*[a-z0-9])?$`:                                             "a-z, 0-9 and '-', beginning with a letter and ending with a letter or digit",
 	`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`:        dotted,
 	`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`:                                         dotted,

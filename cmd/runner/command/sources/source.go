@@ -31,6 +31,7 @@ func newSourcePut(a *cmdutil.CLI) *cobra.Command {
 	var build sourceBuild
 	var report sourceReport
 	var previews sourcePreviews
+	var promote runnerapi.SourcePromotion
 	var chart runnerapi.SourceChart
 	var webhook bool
 	w := cmdutil.Waiting{}
@@ -51,6 +52,9 @@ With --dry-run, the agent fetches the repository and tries everything, but chang
 With --image, the agent builds an image from each commit for an App that names none. It pushes the
 image there and deploys it by its digest. If the repository only has a Dockerfile, --app-file
 gives the App's spec instead of --path.
+
+With --promote-from, the source follows no branch. It follows the commit that another source has
+applied, once that source has been Ready for the time of --after.
 
 With --webhook, a push makes the agent look at once. See "source webhook set".
 
@@ -84,6 +88,9 @@ closed. One from a fork waits for "source previews approve".`,
 			if chart.Release != "" || chart.Values != "" || len(chart.ValuesFiles) > 0 {
 				spec.Chart = &chart
 			}
+			if promote != (runnerapi.SourcePromotion{}) {
+				spec.Promote = &promote
+			}
 			if err := sourceMistakes(spec.Validate(args[1])); err != nil {
 				return cli.Usage(err)
 			}
@@ -116,6 +123,7 @@ closed. One from a fork waits for "source previews approve".`,
 	cmd.Flags().BoolVar(&webhook, "webhook", false, "also make a webhook, and print its URL and its secret once")
 	report.flags(cmd)
 	previews.flags(cmd)
+	promotionFlags(cmd, &promote)
 	return cmd
 }
 
@@ -268,6 +276,7 @@ func printSource(a *cmdutil.CLI, s runnerapi.Source, out *cli.Output) error {
 		if h := s.Status.Hold; h != nil {
 			cli.Row(w, "HELD", heldAt(*h))
 		}
+		promotionRows(w, s.Status.Promotion)
 		for i, c := range s.Status.History {
 			cli.Row(w, []string{"APPLIED", ""}[min(i, 1)], short(c.Commit), c.AppliedAt, revisionOf(c), cli.Printable(c.Tag))
 		}

@@ -13,6 +13,7 @@ var FlagOf = map[string]string{ //nolint:gosec // names of flags
 	"name": "NAME", "url": "--url", "type": "--type", "path": "--path", "interval": "--interval", "credentials": "--secret", "prune": "--prune",
 	"forceConflicts": "--force-conflicts",
 	"ref":            "--branch, --tag, --semver, --commit", "ref.branch": "--branch", "ref.tag": "--tag", "ref.semver": "--semver", "ref.commit": "--commit",
+	"promote": "--promote-from", "promote.from": "--promote-from", "promote.after": "--after",
 	"app": "--app", "appSpec": "--app-file",
 	"chart": "--release, --values, --values-file", "chart.values": "--values", "chart.valuesFiles": "--values-file",
 	"build": "--image", "build.image": "--image", "build.namespace": "--build-namespace", "build.gitCredentials": "--git-credentials",
@@ -29,7 +30,7 @@ var FlagOf = map[string]string{ //nolint:gosec // names of flags
 }
 
 // inFlags replaces field names in a fix by the command line's flags.
-var inFlags = strings.NewReplacer("appSpec", "--app-file", "set build", "give --image", "goes into ref", "goes into --branch, --tag, --semver or --commit",
+var inFlags = strings.NewReplacer("appSpec", "--app-file", "set build", "give --image", "instead of ref", "instead of --branch, --tag, --semver or --commit", "goes into ref", "goes into --branch, --tag, --semver or --commit",
 	"name it in credentials", "name it with --secret", "that credentials names", "that --secret names")
 
 // sourceMistakes returns what is wrong with a source, in terms of source set; nil if nothing is.
