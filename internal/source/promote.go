@@ -99,8 +99,8 @@ func (r *reconciler) await(ctx context.Context, o, up *object, s *runnerapi.Sour
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// readySince returns since when the source has been Ready with the commit that it has applied; false
-// if it is not.
+// readySince returns since when the source has been Ready with the commit that it has applied;
+// false if it is not.
 func (o *object) readySince() (since time.Time, ready bool) {
 	if !o.observed() || o.Status.Phase != runnerapi.SourceReady || o.Status.Commit == "" {
 		return since, false

@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// followTag remembers the tag that led to the commit, and an annotated one whose signature may stand
+// followTag remembers the tag that led to the commit. The signature of an annotated one may stand
 // for the commit's.
 func (at *located) followTag(ref runnerapi.GitRef) {
 	if !at.leads(ref.Tag) {
