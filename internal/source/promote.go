@@ -27,7 +27,7 @@ const (
 type promotion struct {
 	source *object // at the commit that was promoted; the source as it is where it follows a ref
 	status *runnerapi.SourcePromotionStatus
-	new    bool          // the commit was promoted now
+	new    bool          // the commit was not tried yet
 	wait   time.Duration // when to look again at the latest; 0 for not before the other source changes
 	err    error         // why nothing can be promoted
 }
@@ -55,7 +55,7 @@ func (r *reconciler) promoted(ctx context.Context, o *object) promotion {
 	if up, p.err = r.applier.upstream(ctx, o); p.err == nil {
 		p.wait = r.await(ctx, o, up, s)
 	}
-	p.new = o.Status.Promotion == nil || o.Status.Promotion.Commit != s.Commit
+	p.new = s.Commit != o.followed()
 	p.source = o.at(s.Commit, s.Tag)
 	return p
 }
@@ -125,6 +125,15 @@ func (o *object) at(commit, tag string) *object {
 	at := *o
 	at.Spec.Ref = runnerapi.GitRef{Commit: commit, Tag: tag}
 	return &at
+}
+
+// followed returns the newest commit that was tried of what the source follows. A build in progress
+// may be of an earlier one than was promoted meanwhile.
+func (o *object) followed() string {
+	if h := o.Status.Hold; h != nil {
+		return h.After
+	}
+	return o.Status.Attempted
 }
 
 func (o *object) promotedFrom() runnerapi.Key { return o.Spec.Promote.Source(o.Namespace) }

@@ -15,6 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
 // stages pushes what several sources apply, each of its folder.
@@ -258,4 +259,38 @@ func TestPromotion_Refused(t *testing.T) {
 	require.NoError(t, p.env.Client.Patch(t.Context(), u, patch))
 	status := p.becomes("staging", func() {}, func(c *assert.CollectT, s runnerapi.SourceStatus) { assert.NotNil(c, s.Error) })
 	assert.Contains(t, status.Error.Message, "would follow itself")
+}
+
+// TestPromotion_WhileBuilding deploys what is being built, and then builds what was promoted
+// meanwhile.
+func TestPromotion_WhileBuilding(t *testing.T) {
+	t.Parallel()
+	builds := &endless{under: map[runnerapi.Key]runnerapi.Build{}}
+	p := openWith(t, kubetest.ControlPlane(t), builds)
+	p.allow(`rules: [{name: git, commands: ["*", put-source, put-build, apply-manifests], kinds: [ConfigMap]}]`)
+	p.secret("correct horse")
+	repo := p.git.Create(t, "shop/deploy.git")
+	push := func(replicas string) string {
+		return repo.Commit(map[string]string{"app.yaml": "replicas: " + replicas + "\n", "staging/one.yaml": configMapFile("staging", "v"+replicas)})
+	}
+	one := push("1")
+	p.put("staging", staging)
+	p.reaches("staging", one, func() {})
+	built := prod("staging", "")
+	built.Type, built.Path = runnerapi.SourceApp, "app.yaml"
+	built.Build = &runnerapi.SourceBuild{BuildTemplate: runnerapi.BuildTemplate{Image: "registry.example.com/shop/web"}}
+	p.put("web", built)
+	status := p.settled("web")
+	require.Equal(t, runnerapi.SourceBuilding, status.Phase)
+	two := push("2")
+	p.sync("staging")
+	status = p.becomes("web", func() {}, func(c *assert.CollectT, s runnerapi.SourceStatus) {
+		assert.Equal(c, two, s.Promotion.Commit)
+	})
+	assert.Equal(t, one, status.Build.Commit)
+	builds.finish(t, status)
+	status = p.becomes("web", func() {}, func(c *assert.CollectT, s runnerapi.SourceStatus) {
+		assert.Equal(c, two, s.Build.Commit)
+	})
+	assert.Equal(t, one, status.Commit)
 }
