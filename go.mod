@@ -8,6 +8,7 @@ exclude golang.org/x/exp v0.0.0-20261011100332-faecfb24eb49
 
 require (
 	aead.dev/minisign v0.3.0
+	filippo.io/age v1.3.2 // decrypts the keys of SOPS' files; the age format is not ours to write
 	github.com/CycloneDX/cyclonedx-go v0.9.3
 	github.com/armon/go-socks5 v0.0.0-20160902184237-e75332964ef5 // SOCKS 5 for the browser of tests; frp brings it anyway
 	github.com/caddyserver/certmagic v0.25.6 // ACME certificates with shared storage; golang.org/x/crypto/acme/autocert knows one CA and one process
@@ -113,6 +114,7 @@ require (
 
 require (
 	dario.cat/mergo v1.0.1 // indirect
+	filippo.io/hpke v0.4.0 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
 	github.com/Azure/go-ntlmssp v0.1.0 // indirect
 	github.com/BurntSushi/toml v1.6.0 // indirect

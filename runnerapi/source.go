@@ -46,7 +46,9 @@ type SourceSpec struct {
 	Chart       *SourceChart     `json:"chart,omitempty" doc:"For chart: its values."`
 	Interval    string           `json:"interval,omitempty" maxLength:"16" pattern:"^([0-9]+(s|m|h))+$" doc:"How often to look for a new commit: 30s to 24h; 5m when empty." example:"5m"`
 	Credentials string           `json:"credentials,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret in the same namespace: url (the repositories that it is for), then username and password, or identity and known_hosts; ca.crt for a server with its own CA." example:"git-deploy"`
-	Prune       bool             `json:"prune,omitempty" doc:"Delete objects that the source applied and that have left the repository."`
+	// DecryptionKeys is empty where nothing is decrypted.
+	DecryptionKeys string `json:"decryptionKeys,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret in the same namespace whose keys *.agekey are age identities: the agent decrypts with them the files that SOPS has encrypted." example:"sops-age"`
+	Prune          bool   `json:"prune,omitempty" doc:"Delete objects that the source applied and that have left the repository."`
 	// ForceConflicts takes fields over.
 	ForceConflicts bool `json:"forceConflicts,omitempty" doc:"Take over fields of the source's objects that others have set since, when a commit is applied. Without this a commit that sets them otherwise fails. An App's fields are always its own."`
 	Suspend        bool `json:"suspend,omitempty" doc:"Leave everything as it is until this is taken away."`

@@ -180,6 +180,7 @@ func (p SourcePreviews) Bounds() NamespaceSpec {
 func (s Source) Preview(number int64, commit string) Source {
 	p, of := s.Spec.Previews, s.Spec
 	of.Previews, of.Promote, of.Suspend = nil, nil, false
+	of.DecryptionKeys = "" // who writes a request does not see what is encrypted
 	of.PreviewOf = &SourcePreviewOf{Namespace: s.Namespace, Source: s.Name, Number: number, Comment: p.Comment}
 	of.Ref, of.Path = GitRef{Commit: commit}, cmp.Or(p.Path, of.Path)
 	of.Prune = of.Type != SourceApp

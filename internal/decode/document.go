@@ -20,7 +20,11 @@ const (
 	Mapping  = yamlnode.MappingNode
 	Sequence = yamlnode.SequenceNode
 	Alias    = yamlnode.AliasNode
+	Scalar   = yamlnode.ScalarNode
 )
+
+// DoubleQuoted is the style of a text that no parser takes for anything else.
+const DoubleQuoted = yamlnode.DoubleQuotedStyle
 
 // Budget is the remaining limit of a stream's documents together.
 type Budget struct {

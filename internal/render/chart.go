@@ -30,11 +30,11 @@ import (
 func chart(j Job, ask asker) Result {
 	c, err := loadChart(j)
 	if err != nil {
-		return wrong(fixChart, "%v", err)
+		return wrongFile(err, fixChart)
 	}
 	values, err := valuesOf(j)
 	if err != nil {
-		return wrong("correct the values", "%v", err)
+		return wrongFile(err, "correct the values")
 	}
 	caps, err := capabilities(j)
 	if err != nil {
@@ -142,6 +142,9 @@ func loadChart(j Job) (*chartv2.Chart, error) {
 		}
 		in := strings.TrimPrefix(strings.TrimPrefix(name, root), "/")
 		if !ignored(rules, in) {
+			if err := j.usable(name); err != nil {
+				return nil, err
+			}
 			files = append(files, &archive.BufferedFile{Name: in, Data: bytes.TrimPrefix(j.Files[name], []byte("\ufeff"))})
 		}
 	}
@@ -192,6 +195,9 @@ func valuesOf(j Job) (map[string]any, error) {
 		text, ok := j.Files[clean(name)]
 		if !ok {
 			return nil, fmt.Errorf("%s is not in the repository", clean(name))
+		}
+		if err := j.usable(clean(name)); err != nil {
+			return nil, err
 		}
 		if err := add(name, text); err != nil {
 			return nil, err

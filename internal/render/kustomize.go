@@ -24,9 +24,9 @@ const (
 // kustomize would fetch addresses over HTTP, or let git clone them, in every place where a path may
 // stand.
 func kustomize(j Job) Result {
-	l := &walk{files: j.Files, fs: filesys.MakeFsInMemory()}
+	l := &walk{files: j.Files, usable: j.usable, fs: filesys.MakeFsInMemory()}
 	if err := l.folder(clean(j.Path), 0); err != nil {
-		return wrong("correct the kustomization", "%v", err)
+		return wrongFile(err, "correct the kustomization")
 	}
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(l.fs, "/"+clean(j.Path))
 	if err != nil {
@@ -41,10 +41,11 @@ func kustomize(j Job) Result {
 
 // walk follows a kustomization as kustomize will.
 type walk struct {
-	files map[string][]byte
-	fs    filesys.FileSystem
-	loads int
-	bytes int
+	files  map[string][]byte
+	usable func(name string) error
+	fs     filesys.FileSystem
+	loads  int
+	bytes  int
 }
 
 var kustomizations = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
@@ -185,6 +186,9 @@ func (l *walk) take(name string) error {
 	l.bytes += len(l.files[name])
 	if l.loads > maxLoads || l.bytes > maxLoaded {
 		return fmt.Errorf("it loads more than %d files or %d MiB, counting what is loaded several times", maxLoads, maxLoaded>>20)
+	}
+	if err := l.usable(name); err != nil {
+		return err
 	}
 	if err := plainAliases(l.files[name]); err != nil {
 		return fmt.Errorf("%s: %w", name, err)

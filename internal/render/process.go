@@ -146,8 +146,11 @@ func (p Process) run(ctx context.Context, j Job) (Result, error) {
 	}
 	ended := cmd.Wait()
 	complaint := errs.String()
-	if d.looked {
+	switch {
+	case d.looked:
 		complaint = Withheld
+	case j.Type == Decrypt:
+		complaint = "its text is withheld, because it may contain a secret"
 	}
 	switch {
 	case said == nil:

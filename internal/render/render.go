@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -37,6 +38,9 @@ type Job struct {
 	Type  Type
 	Path  string // a folder, or for Manifests also a file; empty for all
 	Files map[string][]byte
+	// Undecrypted is why encrypted files were not decrypted: they cannot be used.
+	Undecrypted map[string]Problem
+	Keys        Keys // of Decrypt
 	// Archive is the chart of a Release, as helm package makes it.
 	Archive []byte
 
@@ -72,6 +76,10 @@ type Result struct {
 	CRDs  []Text
 	Chart []byte // the chart without those that it depends on, as Helm keeps it, in JSON
 
+	// Of Decrypt: Texts are the decrypted files, and Decrypted the values that were encrypted.
+	Decrypted   []string
+	Undecrypted map[string]Problem
+
 	// Looked is set where the templates were given objects of the cluster.
 	Looked bool
 }
@@ -100,6 +108,9 @@ func (r Result) Err() error {
 		return nil
 	}
 	code := cmp.Or(r.Problem.Code, problem.Invalid)
+	if slices.Contains(decryption, code) {
+		return problem.New(http.StatusUnprocessableEntity, code, r.Problem.Fix, "%s", r.Problem.Message)
+	}
 	return problem.Errorf(code, r.Problem.Fix, "%s", r.Problem.Message)
 }
 
@@ -128,6 +139,8 @@ func do(j Job, ask asker) (r Result) {
 		}
 	}()
 	switch j.Type {
+	case Decrypt:
+		r = decrypt(j)
 	case Manifests:
 		r = plain(j)
 	case Kustomize:
@@ -173,6 +186,9 @@ func plain(j Job) Result {
 			case name != clean(j.Path) && ignore(name):
 				left++
 			default:
+				if err := j.usable(name); err != nil {
+					return wrongFile(err, "")
+				}
 				r.Texts = append(r.Texts, Text{name, j.Files[name]})
 			}
 		}

@@ -45,6 +45,7 @@ type brought struct {
 	objects  int
 	build    *runnerapi.SourceBuildStatus // nil where the source builds nothing
 	hold     *runnerapi.SourceHold        // nil where the source follows the repository
+	secrets  []string                     // values that were decrypted
 }
 
 // applier fetches commits, and applies what they contain in the name of the Runner that put the
@@ -73,12 +74,16 @@ func (a *applier) attempt(ctx context.Context, o *object, dryRun bool) (brought,
 		return out, err
 	}
 	out.new = true
+	undecrypted, err := a.decrypt(ctx, o, files, &out)
+	if err != nil {
+		return out, err
+	}
 	if o.Spec.Type == runnerapi.SourceApp {
 		out.objects = 1
 		out.revision, err = a.bringApp(ctx, o, commit, files, dryRun)
 		return out, err
 	}
-	out.objects, err = a.bringManifests(ctx, o, commit, files, dryRun)
+	out.objects, err = a.bringManifests(ctx, o, commit, files, undecrypted, dryRun)
 	return out, err
 }
 
@@ -264,7 +269,7 @@ func readApp(text []byte, key runnerapi.Key) (runnerapi.AppSpec, error) {
 
 // bringManifests renders the files and applies what comes of it; it returns how many objects that
 // are.
-func (a *applier) bringManifests(ctx context.Context, o *object, commit string, files git.Files, dryRun bool) (int, error) {
+func (a *applier) bringManifests(ctx context.Context, o *object, commit string, files git.Files, undecrypted map[string]render.Problem, dryRun bool) (int, error) {
 	if a.Manifests == nil {
 		return 0, runnerapi.NotSupported("use a source of type app", "this agent applies no manifests")
 	}
@@ -272,6 +277,7 @@ func (a *applier) bringManifests(ctx context.Context, o *object, commit string, 
 	if err != nil {
 		return 0, err
 	}
+	job.Undecrypted = undecrypted
 	// The files are sent to the child, beside which they stay in memory. Its memory becomes the
 	// agent's when it has ended: for the objects of what it rendered.
 	hold, err := memory.Acquire(ctx, o.Namespace, "source "+o.key().String(), render.Memory+files.Size())

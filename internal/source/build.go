@@ -68,7 +68,7 @@ func (b *builder) attempt(ctx context.Context, o *object, dryRun bool) (brought,
 // newest fetches the commit of the ref, unless it is known. If the build of a known commit has
 // failed, the known result is the reason.
 func (b *builder) newest(ctx context.Context, o *object, out brought, known string, dryRun bool) (brought, error) {
-	found, text, err := b.appText(ctx, o, o.Spec.Ref, known)
+	found, text, err := b.appText(ctx, o, o.Spec.Ref, known, &out)
 	out.commit, out.tag = found.Commit, found.Tag
 	if err != nil {
 		return out, err
@@ -90,7 +90,7 @@ func (b *builder) goOn(ctx context.Context, o *object, out brought) (brought, er
 		return out, err
 	}
 	// The tag's signature may stand for the commit's.
-	_, text, err := b.appText(ctx, o, runnerapi.GitRef{Commit: out.commit, Tag: out.tag}, "")
+	_, text, err := b.appText(ctx, o, runnerapi.GitRef{Commit: out.commit, Tag: out.tag}, "", &out)
 	var g *git.Error
 	switch {
 	case errors.As(err, &g) && g.Reason == git.RefMissing: // a server that only serves the newest commit of a ref
@@ -102,7 +102,7 @@ func (b *builder) goOn(ctx context.Context, o *object, out brought) (brought, er
 }
 
 // appText returns the App's spec in a commit; none for a commit that is known.
-func (b *builder) appText(ctx context.Context, o *object, ref runnerapi.GitRef, known string) (found git.Found, text []byte, err error) {
+func (b *builder) appText(ctx context.Context, o *object, ref runnerapi.GitRef, known string, out *brought) (found git.Found, text []byte, err error) {
 	remote, err := b.applier.remote(ctx, o)
 	if err != nil {
 		return found, nil, err
@@ -116,6 +116,9 @@ func (b *builder) appText(ctx context.Context, o *object, ref runnerapi.GitRef, 
 	}
 	found, files, err := git.Fetch(ctx, remote, ref, folder(o.Spec), known, b.applier.Limits)
 	if err != nil || files == nil {
+		return found, nil, err
+	}
+	if _, err := b.applier.decrypt(ctx, o, files, out); err != nil {
 		return found, nil, err
 	}
 	text, err = appFile(o, files)

@@ -73,3 +73,6 @@ func (k *Keeper) Held(ctx context.Context, key runnerapi.Key) (func(runnerapi.So
 
 // InBuild renames the field of a build's refusal.
 var InBuild = inBuild
+
+// Conceal withholds the text of an error that quotes a secret.
+var Conceal = conceal

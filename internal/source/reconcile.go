@@ -99,10 +99,10 @@ func (r *reconciler) attempt(ctx context.Context, o *object, dryRun bool) (broug
 		out, err = r.applier.attempt(ctx, at, dryRun)
 	}
 	out.hold = hold
-	if hold == nil {
-		return out, notPromoted(o, err)
+	if err = notHeld(hold, err); hold == nil {
+		err = notPromoted(o, err)
 	}
-	return out, notHeld(hold, err)
+	return out, conceal(err, out.secrets)
 }
 
 func (r *reconciler) failed(o *object, s runnerapi.SourceStatus, out brought, err error) runnerapi.SourceStatus {

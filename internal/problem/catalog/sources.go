@@ -111,6 +111,30 @@ var sources = []Entry{
 		"docs/deployer/git.md#report-to-the-forge",
 	},
 	{
+		"PO-5030", "file_encrypted", "File is encrypted",
+		"A file is encrypted with SOPS, and the source has no keys. The agent does not apply ciphertext.",
+		"Put the age identity into a Secret of the namespace, and name it with `--decrypt`.",
+		"docs/reference/git-sources.md#encrypted-files-sops",
+	},
+	{
+		"PO-5031", "decryption_key_missing", "Decryption key missing",
+		"The file is encrypted for other recipients than those of the Secret.",
+		"Add an identity of one of the named recipients to the Secret, or encrypt the file for it too.",
+		"docs/reference/git-sources.md#encrypted-files-sops",
+	},
+	{
+		"PO-5032", "decryption_failed", "Decryption failed",
+		"The file was changed after SOPS encrypted it: a value or its MAC does not match.",
+		"Change encrypted files with `sops edit` alone. Resolve conflicts of Git in the decrypted files.",
+		"docs/reference/git-sources.md#encrypted-files-sops",
+	},
+	{
+		"PO-5033", "decryption_not_supported", "Decryption not supported",
+		"The file is encrypted for PGP or a cloud's KMS alone, or uses a feature that the agent does not have.",
+		"Encrypt the file for an age recipient.",
+		"docs/reference/git-sources.md#encrypted-files-sops",
+	},
+	{
 		"PO-5101", "step_failed", "Step of the Dockerfile failed",
 		"A command in the Dockerfile ended with an exit code other than 0.",
 		"Read what the step printed: `pipeops-runner build logs AGENT NAME`.",

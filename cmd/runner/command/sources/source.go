@@ -154,6 +154,7 @@ func sourceFlags(cmd *cobra.Command, spec *runnerapi.SourceSpec, chart *runnerap
 	fl.StringVar(&spec.App, "app", "", "for app: name of the App (default: the source's name)")
 	fl.StringVar(&spec.Interval, "interval", "", "how often to look for a new commit, from 30s to 24h (default 5m)")
 	fl.StringVar(&spec.Credentials, "secret", "", "Secret with url, and username and password or identity and known_hosts")
+	fl.StringVar(&spec.DecryptionKeys, "decrypt", "", "Secret with age identities in its keys *.agekey, for files that SOPS has encrypted")
 	fl.BoolVar(&spec.Prune, "prune", false, "delete objects that have left the repository")
 	fl.BoolVar(&spec.ForceConflicts, "force-conflicts", false, "take over fields of the source's objects that other clients have set since")
 	fl.BoolVar(&spec.Suspend, "suspend", false, "leave everything as it is until you put the source without this flag")

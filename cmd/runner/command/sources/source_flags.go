@@ -11,8 +11,8 @@ import (
 // FlagOf maps the fields of a source to the flags of source set that set them.
 var FlagOf = map[string]string{ //nolint:gosec // names of flags
 	"name": "NAME", "url": "--url", "type": "--type", "path": "--path", "interval": "--interval", "credentials": "--secret", "prune": "--prune",
-	"forceConflicts": "--force-conflicts",
-	"ref":            "--branch, --tag, --semver, --commit", "ref.branch": "--branch", "ref.tag": "--tag", "ref.semver": "--semver", "ref.commit": "--commit",
+	"forceConflicts": "--force-conflicts", "decryptionKeys": "--decrypt",
+	"ref": "--branch, --tag, --semver, --commit", "ref.branch": "--branch", "ref.tag": "--tag", "ref.semver": "--semver", "ref.commit": "--commit",
 	"promote": "--promote-from", "promote.from": "--promote-from", "promote.after": "--after",
 	"app": "--app", "appSpec": "--app-file",
 	"chart": "--release, --values, --values-file", "chart.values": "--values", "chart.valuesFiles": "--values-file",
