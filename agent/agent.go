@@ -26,6 +26,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/imagesignature"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
@@ -121,6 +122,8 @@ func New(opts Options) (*Agent, error) {
 	}
 	owner := newPolicy(opts.Config, k)
 	guard := egress.Guard{Allowed: opts.Config.FetchAddresses, Hosts: owner.FetchHosts}
+	images := imagesignature.New(imagesignature.Config{Secret: k.Secrets().PullSecret, Guard: guard})
+	owner.SetImages(images.Verify)
 	builds, err := newBuilds(opts, owner, guard)
 	if err != nil {
 		return nil, err

@@ -23,6 +23,8 @@ type Intent struct {
 	// PublicHost returns the host of an App below the gateway's domain; nil if it is not known. The
 	// policy adds it.
 	PublicHost func(Key) string
+	// VerifyImage returns why none of the keys has signed an image. The policy adds it.
+	VerifyImage func(image string, pullSecrets, keys []string) error
 	// Recorded reports whether the agent records the session. A session that began without a
 	// record ends when a rule demands one.
 	Recorded bool
@@ -64,6 +66,8 @@ type ObjectIntent struct {
 	Counts []CountIntent
 	// Containers are all that it would run: init and ephemeral containers too.
 	Containers []ContainerIntent
+	// PullSecrets are the Secrets with which the images are pulled, in the object's namespace.
+	PullSecrets []string
 	// Hosts are the names under which the object would be reachable from outside. They may be
 	// wildcards; "*" stands for all names that no other object has.
 	Hosts []NameIntent

@@ -63,6 +63,22 @@ func (k Secrets) Get(ctx context.Context, key runnerapi.Key) (runnerapi.Secret, 
 	return k.describe(ctx, s)
 }
 
+// PullSecret returns the logins in a Secret of a managed namespace, as .dockerconfigjson; nil if it
+// is none with logins. The API server is asked, as images of a new Secret may come with it.
+func (k Secrets) PullSecret(ctx context.Context, namespace, name string) ([]byte, error) {
+	if err := k.admit(ctx, namespace); err != nil {
+		return nil, err
+	}
+	s := &corev1.Secret{}
+	if err := k.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, s); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if s.Type != corev1.SecretTypeDockerConfigJson {
+		return nil, nil
+	}
+	return s.Data[corev1.DockerConfigJsonKey], nil
+}
+
 // List returns all Secrets in a namespace that came through the agent, without their values.
 func (k Secrets) List(ctx context.Context, namespace string) ([]runnerapi.Secret, error) {
 	all := []runnerapi.Secret{}

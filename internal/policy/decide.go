@@ -218,7 +218,7 @@ func (r ruling) object(o runnerapi.ObjectIntent) error {
 // brought checks what an App or an object brings.
 func (r ruling) brought(o runnerapi.ObjectIntent) error {
 	for _, c := range o.Containers {
-		if err := r.container(c); err != nil {
+		if err := r.container(c, o.PullSecrets); err != nil {
 			return err
 		}
 	}
@@ -253,10 +253,13 @@ func (r ruling) brought(o runnerapi.ObjectIntent) error {
 	return r.public(o)
 }
 
-func (r ruling) container(c runnerapi.ContainerIntent) error {
+func (r ruling) container(c runnerapi.ContainerIntent, pullSecrets []string) error {
 	field := func(name string) string { return strings.TrimPrefix(c.Field+"."+name, ".") }
 	if c.Image != "" || !c.Partial {
 		if err := r.image(field("image"), c.Image); err != nil {
+			return err
+		}
+		if err := r.signed(field("image"), c.Image, pullSecrets); err != nil {
 			return err
 		}
 	}
@@ -305,10 +308,8 @@ func (r ruling) image(field, image string) error {
 	if err != nil {
 		return r.refuse(field, "images", "looks at where images come from, and %.200q is not an image reference", image)
 	}
-	for _, allowed := range r.Images {
-		if repository == allowed || strings.HasPrefix(repository, allowed+"/") {
-			return nil
-		}
+	if among(r.Images, repository) {
+		return nil
 	}
 	return r.refuse(field, "images", "allows images from %s, not from %s", orNone(r.Images, "nowhere"), repository)
 }

@@ -97,6 +97,9 @@ type Rule struct {
 	// Signers are public keys, by one of which each commit from Git, or the tag that is followed to
 	// it, must be signed: SSH's or OpenPGP's. Absent, commits need no signature.
 	Signers []string `json:"signers,omitzero"`
+	// ImageSigners are public keys, by which the images that the rule allows must be signed.
+	// Absent, images need no signature.
+	ImageSigners []ImageSigners `json:"imageSigners,omitzero"`
 	// Approval is how long a command waits for an approval by the cluster's owner, and how long an
 	// approval is good: a duration such as 10m. Absent, commands need none. Reads never do.
 	Approval string `json:"approval,omitempty"`

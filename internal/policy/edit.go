@@ -80,6 +80,9 @@ func (r Rule) boundedBy(was Rule) Rule {
 	}
 	r.Images, r.Hosts, r.Kinds = kept(r.Images, was.Images), kept(r.Hosts, was.Hosts), kept(r.Kinds, was.Kinds)
 	r.Placement, r.Signers = kept(r.Placement, was.Placement), kept(r.Signers, was.Signers)
+	if r.ImageSigners == nil {
+		r.ImageSigners = was.ImageSigners
+	}
 	if r.Approval == "" {
 		r.Approval, r.ApproveUnseen = was.Approval, was.ApproveUnseen
 	}

@@ -194,11 +194,7 @@ func (c *checking) rule(at string, r Rule) {
 			c.add(fmt.Sprintf("%s.commands[%d]", at, i), "%.100q is not a command: pipeops-agent policy commands lists them", name)
 		}
 	}
-	for i, entry := range r.Images {
-		if err := checkSource(entry); err != nil {
-			c.add(fmt.Sprintf("%s.images[%d]", at, i), "%v", err)
-		}
-	}
+	c.sources(at+".images", r.Images)
 	c.names(at, r)
 	c.charts(at, r)
 	if r.MaxReplicas != nil && *r.MaxReplicas < 0 {
@@ -218,6 +214,7 @@ func (c *checking) rule(at string, r Rule) {
 		c.add(at+".record", "is about %s, of which the rule's commands have to name one", strings.Join(sessionCommands, " and "))
 	}
 	c.signers(at+".signers", r)
+	c.imageSigners(at+".imageSigners", r.ImageSigners)
 	c.required(at+".visitors", r.Visitors)
 	c.approval(at+".approval", r.Approval)
 	if r.ApproveUnseen && r.Approval == "" {
@@ -225,14 +222,14 @@ func (c *checking) rule(at string, r Rule) {
 	}
 	c.kubernetes(at, r)
 	if r.Deny && r.bounded() {
-		c.add(at+".deny", "a rule that denies takes no images, charts, hosts, public, visitors, annotations, placement, maxReplicas, maxResources, kinds, rights, lookups, signers, record and approval: it has nothing to bound")
+		c.add(at+".deny", "a rule that denies takes no images, charts, hosts, public, visitors, annotations, placement, maxReplicas, maxResources, kinds, rights, lookups, signers, imageSigners, record and approval: it has nothing to bound")
 	}
 }
 
 // bounded reports whether the rule bounds what a command brings.
 func (r Rule) bounded() bool {
 	return r.Images != nil || r.Charts != nil || r.Hosts != nil || r.Public != nil || r.Visitors != "" || r.Annotations != nil || r.Placement != nil || r.MaxReplicas != nil || r.MaxResources != nil ||
-		r.Kinds != nil || r.Rights != nil || r.Lookups != nil || r.Signers != nil || r.Record || r.Approval != ""
+		r.Kinds != nil || r.Rights != nil || r.Lookups != nil || r.Signers != nil || r.ImageSigners != nil || r.Record || r.Approval != ""
 }
 
 // required checks a field that is absent, or has this value.

@@ -40,6 +40,7 @@ type Policy struct {
 
 	public     *bool                      // whether the public is let in; nil while it is not known
 	publicHost func(runnerapi.Key) string // of an App, below the gateway's domain
+	images     VerifyImage
 }
 
 var _ backend.Policy = (*Policy)(nil)
@@ -138,6 +139,7 @@ func (p *Policy) rule(i runnerapi.Intent) (Rule, error) {
 	p.mu.Lock()
 	known, doc, wrong := p.known, p.doc, p.wrong
 	i.PublicHost = p.publicHost
+	i.VerifyImage = verifyImage(p.images, i)
 	p.mu.Unlock()
 	switch {
 	case (!known || wrong != nil || doc.Paused) && i.Command == alwaysAnswered:

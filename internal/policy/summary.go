@@ -32,6 +32,11 @@ func (d Document) Summary() (lines []string) {
 			lines = append(lines, fmt.Sprintf("rule %q: commits are signed by %s, or refused", r.Name, orNone(r.signerNames(), "no key")))
 		}
 	}
+	for _, r := range d.Rules {
+		for _, s := range r.ImageSigners {
+			lines = append(lines, fmt.Sprintf("rule %q: %s", r.Name, s.summary()))
+		}
+	}
 	for _, t := range d.Trust {
 		lines = append(lines, t.summary()...)
 	}

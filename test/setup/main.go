@@ -55,6 +55,8 @@ var (
 	helm3 = compile{dir: "test/chart/helm3", patterns: []string{"tool"}}
 	// The release's tests of encrypted files build it with these flags.
 	sops = compile{dir: "test/sops", patterns: []string{"tool"}}
+	// The release's tests of image signatures build it with these flags.
+	cosign = compile{dir: "test/cosign", patterns: []string{"tool"}}
 	// The release's packages are made by it, with these flags.
 	nfpm = compile{flags: []string{"-modfile=internal/tools/nfpm/go.mod"}, patterns: []string{"tool"}}
 	// The documentation's site is made by it, with these flags.
@@ -122,7 +124,7 @@ func stepsFor(what string) []step {
 		if what == "test-all" {
 			steps = append(steps, getMachines, getSimulation, getBrowser, getLanguages, step{"compile h2spec and gRPC's tests", conformance.run}, step{"compile esbuild", esbuild.run}, step{"compile dex", dex.run},
 				compileUpstream,
-				step{"compile Helm 3", helm3.run}, step{"compile sops", sops.run}, step{"compile nfpm", nfpm.run}, step{"compile Hugo", hugo.run}, compileRaces)
+				step{"compile Helm 3", helm3.run}, step{"compile sops", sops.run}, step{"compile cosign (some minutes the first time)", cosign.run}, step{"compile nfpm", nfpm.run}, step{"compile Hugo", hugo.run}, compileRaces)
 		}
 		return steps
 	case "check":

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/imagesignature"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
@@ -113,6 +114,8 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 	if err != nil {
 		return wrong(err)
 	}
+	signed := 0
+	p.SetImages(func(imagesignature.Request) error { signed++; return nil })
 	rule, err := p.Explain(i)
 	if err != nil {
 		return fmt.Errorf("refused: %w", err)
@@ -123,6 +126,9 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 	}
 	if d := p.Approval(i); d > 0 {
 		said += fmt.Sprintf("; the owner of the cluster has to approve it within %s", d)
+	}
+	if signed > 0 {
+		said += "; the agent verifies the signatures of its images"
 	}
 	if s, err := p.Signers(i); err == nil && s != nil && policy.Fetches(i.Command) {
 		said += fmt.Sprintf("; its commits must be signed by one of %s", cli.Count(len(s.Keys), "key"))

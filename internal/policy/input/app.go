@@ -15,7 +15,7 @@ import (
 
 // App returns what the spec of an App, a Job or a Pipeline brings. Fields are those of the spec.
 func App(s runnerapi.AppSpec) runnerapi.ObjectIntent {
-	in := runnerapi.ObjectIntent{}
+	in := runnerapi.ObjectIntent{PullSecrets: s.ImagePullSecrets}
 	in.Counts = counts(s)
 	if s.Type != runnerapi.TypePipeline || s.Image != "" {
 		own := runnerapi.ContainerIntent{Image: s.Image, Limits: s.Resources.Limits}

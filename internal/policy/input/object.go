@@ -158,6 +158,8 @@ func (w *walk) value(field, key string, v any) {
 		w.count(field, v)
 	case containerFields[key]:
 		w.containers(field, v)
+	case key == "imagePullSecrets":
+		w.pullSecrets(v)
 	case key == "image":
 		w.image(strings.TrimSuffix(field, ".image"), v)
 	}
@@ -192,6 +194,19 @@ func (w *walk) image(field string, v any) {
 	}
 	if ok && image != "" {
 		w.in.Containers = append(w.in.Containers, runnerapi.ContainerIntent{Field: field, Image: image, Partial: true})
+	}
+}
+
+// maxPullSecrets bounds the Secrets that an image may be pulled with.
+const maxPullSecrets = 16
+
+func (w *walk) pullSecrets(v any) {
+	list, _ := v.([]any)
+	for _, item := range list {
+		secret, _ := item.(map[string]any)
+		if name, _ := secret["name"].(string); name != "" && len(w.in.PullSecrets) < maxPullSecrets {
+			w.in.PullSecrets = append(w.in.PullSecrets, name)
+		}
 	}
 }
 

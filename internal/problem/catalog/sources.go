@@ -135,6 +135,24 @@ var sources = []Entry{
 		"docs/reference/git-sources.md#encrypted-files-sops",
 	},
 	{
+		"PO-5040", "image_unsigned", "Image not signed",
+		"The policy has `imageSigners`, and the registry has no signature of that digest.",
+		"Sign the digest with a listed key: `cosign sign --key KEY IMAGE@DIGEST`.",
+		"docs/reference/policy.md#signed-images-imagesigners",
+	},
+	{
+		"PO-5041", "image_signer_not_listed", "Image signer not listed",
+		"No signature of the image is valid and by a key in `imageSigners`.",
+		"Sign with a listed key, or ask the owner to add this one.",
+		"docs/reference/policy.md#signed-images-imagesigners",
+	},
+	{
+		"PO-5042", "image_signature_unavailable", "Image signatures unavailable",
+		"The agent could not read the signatures in the image's registry, and does not deploy the image without.",
+		"See that the agent reaches the registry over HTTPS. Name the pull secret in `imagePullSecrets`.",
+		"docs/reference/policy.md#signed-images-imagesigners",
+	},
+	{
 		"PO-5101", "step_failed", "Step of the Dockerfile failed",
 		"A command in the Dockerfile ended with an exit code other than 0.",
 		"Read what the step printed: `pipeops-runner build logs AGENT NAME`.",
