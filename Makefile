@@ -144,13 +144,15 @@ build: ## Build pipeops-agent, pipeops-controlplane and pipeops-runner into bin/
 	  go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/pipeops-$$c ./cmd/$$c; done
 
 .PHONY: image
-image: ## Build the images of agent and control plane (linux/amd64 and arm64) into dist/, without a Docker engine
+image: ## Build the images of agent, control plane and Runner (linux/amd64 and arm64) into dist/, without a Docker engine
 	@mkdir -p dist
 	go run ./scripts/image --package ./cmd/agent --tag pipeops/agent:$(VERSION) --ldflags '$(LDFLAGS)' \
 	  --platform linux/amd64,linux/arm64 --output dist/pipeops-agent-image.tar
 	go run ./scripts/image --package ./cmd/controlplane --tag pipeops/controlplane:$(VERSION) --ldflags '$(LDFLAGS)' \
 	  --data-dir /var/lib/pipeops-controlplane \
 	  --platform linux/amd64,linux/arm64 --output dist/pipeops-controlplane-image.tar
+	go run ./scripts/image --package ./cmd/runner --tag pipeops/runner:$(VERSION) --ldflags '$(LDFLAGS)' \
+	  --platform linux/amd64,linux/arm64 --output dist/pipeops-runner-image.tar
 
 .PHONY: release
 release: ## All that is published for a version, into dist/VERSION; SIGN_KEY=FILE signs it (docs/contributing/publishing.md)

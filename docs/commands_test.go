@@ -20,6 +20,8 @@ var (
 	inCode = regexp.MustCompile("(?s)```.*?```|`[^`\n]+`")
 	// called is one of our programs with what follows, up to the end of the command.
 	called = regexp.MustCompile("pipeops-(?:runner|controlplane|agent) [^ \n`|;&>)][^\n`|;&>)]*")
+	// ofInputs are the commands that scripts/ci gets as an input.
+	ofInputs = regexp.MustCompile(`\b(?:deploy|rollback) shop [^'\n]*`)
 	// others are cobra's own command, and what OpenRC does with the service of the agent's name.
 	others = []string{"completion", "default", "start", "stop"}
 	word   = regexp.MustCompile(`^[a-z][a-z-]*$`)
@@ -62,6 +64,9 @@ func TestPages_CommandsExist(t *testing.T) {
 		require.NoError(t, yaml.Unmarshal([]byte(text), &map[string]any{}), file)
 		for _, line := range called.FindAllString(text, -1) {
 			found += checkCommand(t, known, file, line)
+		}
+		for _, words := range ofInputs.FindAllString(text, -1) {
+			found += checkCommand(t, known, file, "pipeops-runner "+words)
 		}
 		assert.GreaterOrEqual(t, found, 2, "%s deploys and rolls back", file)
 	}

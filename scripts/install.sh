@@ -75,6 +75,7 @@ without_cr() {
 settings_load() {
   without_cr "${!PIPEOPS_@}" K3S_VERSION CLUSTER_NAME CLUSTER_TYPE COMPONENTS PRESET KUBE_CONTEXT \
     NODE_TYPE K3S_URL K3S_TOKEN LOG_LEVEL AGENT_TOKEN AGENT_TOKEN_FILE
+  RELEASE_KEYS="${RELEASE_KEYS:-${PIPEOPS_RELEASE_KEYS:-}}" # those of a release stay
   version_named="${PIPEOPS_VERSION:+yes}"
   PIPEOPS_VERSION="${PIPEOPS_VERSION:-$RELEASE_VERSION}"
   PIPEOPS_CONTROL_PLANE_URL="${PIPEOPS_CONTROL_PLANE_URL:-}"
@@ -1151,6 +1152,16 @@ fetch_release() {
 # release_sum NAME prints the checksum that this script has for a file of its version, if it has one.
 release_sum() { tr , '\n' <<<"$RELEASE_SHA256SUMS" | awk -v name="$1" '$2 == name {print $1}'; }
 release_listed=""
+
+# programs_fetch SYSTEM unpacks the release's programs for a system into tmp_dir/programs.
+programs_fetch() {
+  local archive="pipeops_${PIPEOPS_VERSION#v}_$1_${facts[ARCH]}"
+  say "    downloading $archive"
+  fetch_release "$archive.tar.gz" "$tmp_dir/programs.tar.gz"
+  mkdir -p "$tmp_dir/programs"
+  logged tar -xzf "$tmp_dir/programs.tar.gz" -C "$tmp_dir/programs" --strip-components=1 --no-same-owner ||
+    fail "$EXIT_MACHINE" PO-9115 "$archive.tar.gz cannot be unpacked" "tar says: $last_output" "$(install_hint tar); df -h ${TMPDIR:-/tmp}"
+}
 
 # newest_version sets PIPEOPS_VERSION to what the release site calls the newest.
 newest_version() {
@@ -2405,16 +2416,11 @@ UNIT
 
 # controlplane_programs installs the programs and the units of a release's archive.
 controlplane_programs() {
-  local number="${PIPEOPS_VERSION#v}" archive name
+  local name
   if [[ $(state_names programs) == "$PIPEOPS_VERSION" && -x $bin_dir/pipeops-controlplane && -x $bin_dir/pipeops-runner && -x $bin_dir/pipeops-agent ]]; then
     return 0
   fi
-  archive="pipeops_${number}_linux_${facts[ARCH]}"
-  say "    downloading $archive"
-  fetch_release "$archive.tar.gz" "$tmp_dir/programs.tar.gz"
-  mkdir -p "$tmp_dir/programs"
-  logged tar -xzf "$tmp_dir/programs.tar.gz" -C "$tmp_dir/programs" --strip-components=1 --no-same-owner ||
-    fail "$EXIT_MACHINE" PO-9115 "$archive.tar.gz cannot be unpacked" "tar says: $last_output" "$(install_hint tar); df -h $STATE_DIR"
+  programs_fetch linux
   if [[ -n $(state_names programs) && ! -d $STATE_DIR/programs.before ]]; then
     mkdir -p "$STATE_DIR/programs.before"
     for name in "${CONTROL_PLANE_PROGRAMS[@]}"; do
@@ -2670,6 +2676,28 @@ server_finish() {
     failed=yes
     exit "$code"
   }
+}
+
+# ---------------------------------------------------------------- pipeops-runner
+
+# command_runner puts pipeops-runner of a release into a folder. It keeps no state: a CI job ends with
+# its machine.
+command_runner() {
+  local dir="${PIPEOPS_BIN_DIR:-$bin_dir}" system
+  facts_system
+  case "${facts[OS]}" in
+    linux) system=linux ;;
+    macos) system=darwin ;;
+    *) fail "$EXIT_MACHINE" PO-9004 "there is no pipeops-runner for $(uname -s) here" "the script knows Linux and macOS" "unpack the version's archive: docs/get-started/cli.md" ;;
+  esac
+  tmp_open
+  [[ $PIPEOPS_VERSION != dev ]] || newest_version
+  step "pipeops-runner $PIPEOPS_VERSION"
+  ! would "put it into $dir" || return 0
+  programs_fetch "$system"
+  logged install -m 0755 "$tmp_dir/programs/pipeops-runner" "$dir/pipeops-runner" ||
+    fail "$EXIT_MACHINE" PO-9115 "$dir/pipeops-runner cannot be written" "$last_output" "run it as root, or set PIPEOPS_BIN_DIR to a folder of yours"
+  say "    installed $dir/pipeops-runner"
 }
 
 # ---------------------------------------------------------------- uninstall
@@ -3314,6 +3342,7 @@ Commands
   server         make this machine a server: k3s, the control plane with its gateway and console, an agent,
                  and a sample App at a public URL. It needs no token
   install        (default) set up Kubernetes where there is none, install the agent, wait until it is registered
+  runner         put pipeops-runner alone into PIPEOPS_BIN_DIR (/usr/local/bin), as in a CI job
   cluster-info   what this machine is, and which Kubernetes would be chosen, and why
   upgrade        move the agent to the newest version, or that of --version, and back if it does not become healthy
   upgrade --kubernetes
@@ -3400,7 +3429,7 @@ usage_error() {
 
 arguments() {
   case "${1:-}" in
-    install | server | cluster-info | upgrade | uninstall | doctor | help)
+    install | server | runner | cluster-info | upgrade | uninstall | doctor | help)
       command="$1"
       shift
       ;;
@@ -3460,7 +3489,7 @@ main() {
   ! state_has controlplane service || with_control_plane=yes # a server stays one
   traps_set
   case "$command" in
-    help | cluster-info) ;;
+    help | cluster-info | runner) ;;
     *) [[ $dry_run == yes ]] || log_open ;;
   esac
   [[ $upgrade_kubernetes == no ]] || command=upgrade-kubernetes

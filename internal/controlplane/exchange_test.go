@@ -360,17 +360,7 @@ func TestExchange_Program(t *testing.T) {
 	assert.Contains(t, out, "fix: set "+login.EnvFingerprint)
 
 	// GitHub gives each command a token of its own.
-	github := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer of-the-job" || r.URL.Query().Get("api-version") != "2" {
-			w.WriteHeader(http.StatusForbidden)
-			return
-		}
-		assert.NoError(t, json.NewEncoder(w).Encode(map[string]any{"count": 1, "value": f.idToken(r.URL.Query().Get("audience"), nil)}))
-	}))
-	t.Cleanup(github.Close)
-	job := func(bearer string) []string {
-		return []string{"ACTIONS_ID_TOKEN_REQUEST_URL=" + github.URL + "/token?api-version=2", "ACTIONS_ID_TOKEN_REQUEST_TOKEN=" + bearer}
-	}
+	job := f.gitHub()
 	for range 2 {
 		out, err = run(job("of-the-job"), "status", "shop", "web")
 		require.NoError(t, err, out)
@@ -382,6 +372,22 @@ func TestExchange_Program(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, out, "there is no ID token")
 	assert.NotEmpty(t, s.backend.Calls())
+}
+
+// gitHub serves tokens as GitHub does to its jobs. It returns the environment of a job with a
+// bearer, which is of-the-job if the job has the permission.
+func (f *fakeProvider) gitHub() func(bearer string) []string {
+	github := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer of-the-job" || r.URL.Query().Get("api-version") != "2" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		assert.NoError(f.t, json.NewEncoder(w).Encode(map[string]any{"count": 1, "value": f.idToken(r.URL.Query().Get("audience"), nil)}))
+	}))
+	f.t.Cleanup(github.Close)
+	return func(bearer string) []string {
+		return []string{"ACTIONS_ID_TOKEN_REQUEST_URL=" + github.URL + "/token?api-version=2", "ACTIONS_ID_TOKEN_REQUEST_TOKEN=" + bearer}
+	}
 }
 
 // TestExchange_Console binds a Runner in the console, which shows what its jobs need.

@@ -12,6 +12,7 @@ Commands
   server         make this machine a server: k3s, the control plane with its gateway and console, an agent,
                  and a sample App at a public URL. It needs no token
   install        (default) set up Kubernetes where there is none, install the agent, wait until it is registered
+  runner         put pipeops-runner alone into PIPEOPS_BIN_DIR (/usr/local/bin), as in a CI job
   cluster-info   what this machine is, and which Kubernetes would be chosen, and why
   upgrade        move the agent to the newest version, or that of --version, and back if it does not become healthy
   upgrade --kubernetes

@@ -135,6 +135,16 @@ fetch_release() {
 release_sum() { tr , '\n' <<<"$RELEASE_SHA256SUMS" | awk -v name="$1" '$2 == name {print $1}'; }
 release_listed=""
 
+# programs_fetch SYSTEM unpacks the release's programs for a system into tmp_dir/programs.
+programs_fetch() {
+  local archive="pipeops_${PIPEOPS_VERSION#v}_$1_${facts[ARCH]}"
+  say "    downloading $archive"
+  fetch_release "$archive.tar.gz" "$tmp_dir/programs.tar.gz"
+  mkdir -p "$tmp_dir/programs"
+  logged tar -xzf "$tmp_dir/programs.tar.gz" -C "$tmp_dir/programs" --strip-components=1 --no-same-owner ||
+    fail "$EXIT_MACHINE" PO-9115 "$archive.tar.gz cannot be unpacked" "tar says: $last_output" "$(install_hint tar); df -h ${TMPDIR:-/tmp}"
+}
+
 # newest_version sets PIPEOPS_VERSION to what the release site calls the newest.
 newest_version() {
   tmp_open

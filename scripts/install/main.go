@@ -28,7 +28,7 @@ var files embed.FS
 // parts are install.sh's, in their order. Each is read by itself: a concern a file.
 var parts = []string{
 	"head", "settings", "preset", "log", "facts", "decide", "state", "download", "pinned", "signature", "k3s", "docker", "kube", "await", "components",
-	"server", "command_install", "command_server", "command_uninstall", "command_upgrade", "command_upgrade_kubernetes", "command_doctor", "command_help", "main",
+	"server", "command_install", "command_server", "command_runner", "command_uninstall", "command_upgrade", "command_upgrade_kubernetes", "command_doctor", "command_help", "main",
 }
 
 // wrappers are the small scripts, which find install.sh and hand over to it.

@@ -12,7 +12,7 @@ usage_error() {
 
 arguments() {
   case "${1:-}" in
-    install | server | cluster-info | upgrade | uninstall | doctor | help)
+    install | server | runner | cluster-info | upgrade | uninstall | doctor | help)
       command="$1"
       shift
       ;;
@@ -72,7 +72,7 @@ main() {
   ! state_has controlplane service || with_control_plane=yes # a server stays one
   traps_set
   case "$command" in
-    help | cluster-info) ;;
+    help | cluster-info | runner) ;;
     *) [[ $dry_run == yes ]] || log_open ;;
   esac
   [[ $upgrade_kubernetes == no ]] || command=upgrade-kubernetes

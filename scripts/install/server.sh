@@ -148,16 +148,11 @@ UNIT
 
 # controlplane_programs installs the programs and the units of a release's archive.
 controlplane_programs() {
-  local number="${PIPEOPS_VERSION#v}" archive name
+  local name
   if [[ $(state_names programs) == "$PIPEOPS_VERSION" && -x $bin_dir/pipeops-controlplane && -x $bin_dir/pipeops-runner && -x $bin_dir/pipeops-agent ]]; then
     return 0
   fi
-  archive="pipeops_${number}_linux_${facts[ARCH]}"
-  say "    downloading $archive"
-  fetch_release "$archive.tar.gz" "$tmp_dir/programs.tar.gz"
-  mkdir -p "$tmp_dir/programs"
-  logged tar -xzf "$tmp_dir/programs.tar.gz" -C "$tmp_dir/programs" --strip-components=1 --no-same-owner ||
-    fail "$EXIT_MACHINE" PO-9115 "$archive.tar.gz cannot be unpacked" "tar says: $last_output" "$(install_hint tar); df -h $STATE_DIR"
+  programs_fetch linux
   if [[ -n $(state_names programs) && ! -d $STATE_DIR/programs.before ]]; then
     mkdir -p "$STATE_DIR/programs.before"
     for name in "${CONTROL_PLANE_PROGRAMS[@]}"; do

@@ -29,5 +29,5 @@ func TestDockerfile_BasesPinned(t *testing.T) {
 			stages[words[3]] = true
 		}
 	}
-	assert.Equal(t, 4, seen)
+	assert.Equal(t, 5, seen)
 }

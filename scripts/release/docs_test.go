@@ -143,7 +143,7 @@ func TestGuide_Push(t *testing.T) {
 	t.Cleanup(server.Close)
 	dir, host := small(t, "../.."), strings.TrimPrefix(server.URL, "http://")
 	for line := range strings.Lines(documented(t, "push", "dist/v1.2.3", dir, "docker.io", host)) {
-		if strings.Contains(line, "controlplane") { // the small release has none
+		if !strings.Contains(line, "pipeops-agent") { // the small release has none
 			continue
 		}
 		said, err := shell(t, "../..", strings.TrimSpace(line)+" --plain-http")

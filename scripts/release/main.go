@@ -33,7 +33,7 @@ var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/a
 // shipped are the programs of a release.
 var shipped = []program{
 	{name: "pipeops-agent", about: "Turns a Kubernetes cluster into a deployment target", pkg: "./cmd/agent", commands: true, image: agentImage, updates: true, trusts: true},
-	{name: "pipeops-runner", about: "Deploys to clusters that agents have connected", pkg: "./cmd/runner", commands: true},
+	{name: "pipeops-runner", about: "Deploys to clusters that agents have connected", pkg: "./cmd/runner", commands: true, image: "pipeops/runner"},
 	// It runs where the operator's services run.
 	{name: "pipeops-controlplane", about: "Registers agents, and leads Runners to them", pkg: "./cmd/controlplane", commands: true, image: "pipeops/controlplane", dataDir: "/var/lib/pipeops-controlplane", linuxOnly: true, trusts: true},
 }
