@@ -8,14 +8,6 @@ import (
 	kept "github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 )
 
-// ExchangeOfEnvironment returns what a job's variables say about the exchange of its ID token.
-func ExchangeOfEnvironment() kept.Exchange {
-	return kept.Exchange{
-		ControlPlane: os.Getenv(kept.EnvControlPlane), Runner: os.Getenv(kept.EnvRunner), Fingerprint: os.Getenv(kept.EnvFingerprint),
-		Audience: os.Getenv(kept.EnvAudience), Token: kept.EnvironmentToken(),
-	}
-}
-
 // exchanges reports whether the credentials are those for the job's ID token: PIPEOPS_RUNNER names
 // the Runner, and nothing names other credentials.
 func (d *Defaults) exchanges() bool {
@@ -26,7 +18,7 @@ func (d *Defaults) exchanges() bool {
 // key.
 func (a *CLI) loginByToken(ctx context.Context) (*Login, error) {
 	if a.exchanged == nil {
-		creds, err := a.Exchange(ctx, ExchangeOfEnvironment())
+		creds, err := a.Exchange(ctx, kept.EnvironmentExchange())
 		if err != nil {
 			return nil, err
 		}

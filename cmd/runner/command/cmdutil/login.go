@@ -66,7 +66,7 @@ func (a *CLI) Login(ctx context.Context) (*Login, error) {
 }
 
 func (a *CLI) loginWith(creds credentials.Credentials, path string, save func(credentials.Credentials) error) (*Login, error) {
-	from := ExchangeOfEnvironment()
+	from := kept.EnvironmentExchange()
 	keep, err := kept.New(kept.Config{
 		Credentials: creds, Note: func(err error) { a.Say("%v", err) },
 		Save: save, Token: from.Token, Audience: from.Audience,

@@ -61,20 +61,9 @@ func (a *CLI) Reach(l *Login, agent announce.Agent) (*Target, error) {
 	case announce.StateOffline, announce.StatePending:
 		a.Say("agent %s is %s (last seen %s); trying for %s", agent.Name, agent.State, cli.Ago(agent.LastSeen), a.Patience)
 	}
-	config := client.Config{
-		AgentID: agent.ID, ServerName: agent.ID + "." + l.AgentsDomain, EdgeAddresses: []string{l.Edge},
-		TrustDomain: l.TrustDomain, Roots: l.Keep.Roots(), Certificate: l.Keep.Certificate,
-		Patience: max(a.Patience, 1), UserAgent: "pipeops-runner/" + a.Version,
-		Slow:   newSlowness(a.Streams, "agent "+agent.Name).report,
-		Around: a.around(),
-	}
-	for i, e := range agent.Endpoints {
-		if i == 0 {
-			config.EdgeAddresses = nil
-		}
-		config.ServerName = e.ServerName
-		config.EdgeAddresses = append(config.EdgeAddresses, e.Address)
-	}
+	config := l.Keep.Reach(agent)
+	config.Patience, config.UserAgent = max(a.Patience, 1), "pipeops-runner/"+a.Version
+	config.Slow, config.Around = newSlowness(a.Streams, "agent "+agent.Name).report, a.around()
 	client, err := client.New(config)
 	if err != nil {
 		return nil, err

@@ -104,7 +104,7 @@ func (b *byToken) add(cmd *cobra.Command) {
 }
 
 func (b *byToken) exchange() kept.Exchange {
-	e := cmdutil.ExchangeOfEnvironment()
+	e := kept.EnvironmentExchange()
 	e.ControlPlane, e.Runner = cmp.Or(b.controlPlane, e.ControlPlane), cmp.Or(b.runner, e.Runner)
 	e.Fingerprint, e.Audience = cmp.Or(b.fingerprint, e.Fingerprint), cmp.Or(b.aud, e.Audience)
 	if b.tokenFile != "" {
