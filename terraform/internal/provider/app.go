@@ -20,7 +20,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/client"
 )
 
@@ -150,7 +149,7 @@ var fieldsOfApp = map[string]path.Path{"path.namespace": path.Root("namespace"),
 // away reports whether an error is about the way to the agent, or about the Runner's credentials that
 // have yet to be made.
 func away(err error) bool {
-	if errors.Is(err, errUnknown) || errors.Is(err, announce.ErrUnknownAgent) {
+	if errors.Is(err, errUnknown) || errors.As(err, new(noAgentError)) {
 		return true
 	}
 	p, ok := problem.Of(err)

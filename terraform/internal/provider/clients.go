@@ -127,7 +127,7 @@ func (c *clients) on(ctx context.Context, nameOrID string, do func(context.Conte
 	}
 	agent, err := control.Agent(ctx, nameOrID)
 	if err != nil {
-		return err
+		return noAgentError{err}
 	}
 	config := l.Reach(agent)
 	config.UserAgent = "terraform-provider-pipeops/" + c.version
@@ -138,6 +138,11 @@ func (c *clients) on(ctx context.Context, nameOrID string, do func(context.Conte
 	defer reached.Close()
 	return do(ctx, reached)
 }
+
+// noAgentError is of an agent that was not found: nothing is known about its Apps.
+type noAgentError struct{ error }
+
+func (e noAgentError) Unwrap() error { return e.error }
 
 // configured takes what Configure of the provider made; nil before that.
 func configured(data any, diags *diag.Diagnostics) *clients {

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -37,4 +38,6 @@ func failed(diags *diag.Diagnostics, summary string, err error, fields map[strin
 }
 
 // isGone reports whether an object does not exist any more.
-func isGone(err error) bool { return problem.Is(err, problem.NotFound) }
+func isGone(err error) bool {
+	return problem.Is(err, problem.NotFound) && !errors.As(err, new(noAgentError))
+}
