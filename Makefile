@@ -16,6 +16,8 @@ TOOL    := go tool -modfile=internal/tools/go.mod
 SCRIPTS := $(shell git ls-files '*.sh' .ci/run deployments/openrc 2>/dev/null)
 # A module of its own, for what only the benchmark needs.
 PEERS   := test/bench/peers
+# Another one: what a plugin of Terraform needs is in no other program.
+PROVIDER := terraform
 SUITE   := go run ./test/suite/cmd/suite
 # Test reports, and the repetition of what failed.
 GOTESTSUM := go tool -modfile=internal/tools/gotestsum/go.mod gotestsum
@@ -203,7 +205,7 @@ check-setup:
 tidy-check:
 	@echo "== go.mod is tidy"
 	@go mod tidy -diff || { echo "fix: go mod tidy"; exit 1; }
-	@cd $(PEERS) && go mod tidy -diff || { echo "fix: cd $(PEERS) && go mod tidy"; exit 1; }
+	@for m in $(PEERS) $(PROVIDER); do (cd $$m && go mod tidy -diff) || { echo "fix: cd $$m && go mod tidy"; exit 1; }; done
 
 .PHONY: format
 format: ## Format Go and shell files
@@ -230,6 +232,7 @@ typecheck: # `make release` builds these
 lint: ## golangci-lint with the list in .golangci.yaml, the import law among it
 	@echo "== golangci-lint (some two minutes the first time)"
 	@$(TOOL) golangci-lint run ./...
+	@cd $(PROVIDER) && go tool -modfile=../internal/tools/go.mod golangci-lint run ./...
 
 .PHONY: prose
 prose: ## vale over documents and comments, with the rules in internal/tools/vale/styles; comments of at most 100 columns
@@ -251,6 +254,7 @@ shell: ## shellcheck over every script
 vuln: ## govulncheck; VULN_REQUIRED=yes fails where its database is not reached, GOVULNDB=file:///COPY names another
 	@echo "== govulncheck"
 	@go run ./scripts/vulncheck
+	@go run ./scripts/vulncheck -module $(PROVIDER)
 
 .PHONY: race
 race: ## The short tests with the race detector

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -31,6 +32,7 @@ type check struct {
 	db       string
 	required bool
 	root     string // top folder of the repository
+	module   string // folder of the packages' module
 	packages []string
 	out      io.Writer
 }
@@ -40,6 +42,7 @@ func main() {
 	c := check{root: ".", out: os.Stdout}
 	flag.StringVar(&c.db, "db", envOr("GOVULNDB", database), "vulnerability database, https:// or file://")
 	flag.BoolVar(&c.required, "required", os.Getenv("VULN_REQUIRED") != "", "fail when the database is not reached")
+	flag.StringVar(&c.module, "module", ".", "folder of the packages' module")
 	flag.Parse()
 	if c.packages = flag.Args(); len(c.packages) == 0 {
 		c.packages = []string{"./..."}
@@ -68,7 +71,7 @@ func (c check) run(ctx context.Context) error {
 		fmt.Fprintln(c.out, err)
 		return nil
 	}
-	args := append([]string{"tool", "-modfile=internal/tools/go.mod", "govulncheck", "-db", c.db}, c.packages...)
+	args := append([]string{"tool", "-modfile=internal/tools/go.mod", "govulncheck", "-C", cmp.Or(c.module, "."), "-db", c.db}, c.packages...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.root, c.out, c.out
 	if err := cmd.Run(); err != nil {

@@ -71,6 +71,9 @@ var (
 	dex = compile{dir: "test/dex/program", patterns: []string{"."}}
 	// The builds' tests make an image of it.
 	buildkit = compile{dir: "test/buildkit/tools", patterns: []string{"tool"}}
+	// The provider's tests, and OpenTofu for the long ones among them, which build it with these flags.
+	provider = compile{dir: "terraform", flags: []string{"-test"}, patterns: []string{"./..."}}
+	tofu     = compile{dir: "terraform", flags: []string{"-modfile=tools/go.mod"}, patterns: []string{"tool"}}
 	// The tunnel's peers, for the benchmark.
 	peers     = compile{dir: "test/bench/peers", patterns: []string{"."}}
 	gotestsum = compile{flags: []string{"-modfile=internal/tools/gotestsum/go.mod"}, patterns: []string{"tool"}}
@@ -91,6 +94,7 @@ func stepsFor(what string) []step {
 	getLanguages := step{"get what the Runners of examples/ and the types for clients need", packages("python3", "python3-pika", "node", "npm")}
 	compileUpstream := step{"compile Traefik, cert-manager, VPA's recommender, Prometheus and Loki (some minutes the first time)", goRun("./test/upstream/cmd/upstream")}
 	compileTests := step{"compile the tests (some ten minutes the first time)", tests.run}
+	compileProvider := step{"compile the provider for Terraform and its tests", provider.run}
 	compileReporter := step{"compile gotestsum", gotestsum.run}
 	compileRaces := step{"compile the tests with the race detector", raced.run}
 	switch what {
@@ -114,15 +118,15 @@ func stepsFor(what string) []step {
 	case "chaos":
 		return []step{compilePrograms, getSimulation, getBroker, getPostgres}
 	case "test-short":
-		return []step{compileTests, compileReporter}
+		return []step{compileTests, compileProvider, compileReporter}
 	case "test", "test-all":
 		getTools := step{"get what the tests and the documentation's examples use", packages("curl", "jq", "minisign", "openssl", "python3", "sqlite3")}
 		steps := []step{
 			compilePrograms, getCluster, getBroker, getPostgres, getMachine, getTools, {"compile Helm and kubeconform", chart.run}, {"compile promtool", promtool.run}, {"compile BuildKit", buildkit.run},
-			compileTests, compileReporter,
+			compileTests, compileProvider, compileReporter,
 		}
 		if what == "test-all" {
-			steps = append(steps, getMachines, getSimulation, getBrowser, getLanguages, step{"compile h2spec and gRPC's tests", conformance.run}, step{"compile esbuild", esbuild.run}, step{"compile dex", dex.run},
+			steps = append(steps, getMachines, getSimulation, getBrowser, getLanguages, step{"compile h2spec and gRPC's tests", conformance.run}, step{"compile esbuild", esbuild.run}, step{"compile dex", dex.run}, step{"compile OpenTofu (some minutes the first time)", tofu.run},
 				compileUpstream,
 				step{"compile Helm 3", helm3.run}, step{"compile sops", sops.run}, step{"compile cosign (some minutes the first time)", cosign.run}, step{"compile nfpm", nfpm.run}, step{"compile Hugo", hugo.run}, compileRaces)
 		}

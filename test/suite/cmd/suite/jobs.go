@@ -19,6 +19,7 @@ type job struct {
 	Args     []string // of all attempts
 	First    []string // of the first attempt alone
 	Packages []string
+	Dir      string // of the packages' module; empty for the repository's
 }
 
 // release makes the tests run that are only in the release suite.
@@ -26,7 +27,11 @@ var release = []string{suite.Environment}
 
 // words returns the command. It ends a package whose tests hang. Vetting is the linters' work.
 func (j job) words() []string {
-	words := []string{"go", "test", "-json", "-trimpath", "-timeout=40m", "-vet=off"}
+	words := []string{"go", "test"}
+	if j.Dir != "" {
+		words = append(words, "-C", j.Dir) // the first flag
+	}
+	words = append(words, "-json", "-trimpath", "-timeout=40m", "-vet=off")
 	if j.Race {
 		words = append(append([]string{"CGO_ENABLED=1"}, words...), suite.RaceFlags...) // it needs cgo
 	}
@@ -62,6 +67,7 @@ func testJobs(m *module) []job {
 	return []job{
 		{Lane: "clusters", First: []string{"-p", "2"}, Packages: m.of(clusters)},
 		{Lane: "others", First: []string{"-p", "2"}, Packages: m.of(own, programs)},
+		{Lane: "others", Dir: provider, Packages: m.below(provider)},
 	}
 }
 

@@ -62,7 +62,7 @@ func choose(ctx context.Context, args []string) ([]job, error) {
 	case "all":
 		return allJobs(m), nil
 	case "short":
-		return []job{{Args: []string{"-short"}, Packages: m.tested}}, nil
+		return []job{{Args: []string{"-short"}, Packages: m.of(own, programs, clusters)}, {Args: []string{"-short"}, Dir: provider, Packages: m.below(provider)}}, nil
 	case "race":
 		return []job{{Race: true, Args: []string{"-short"}, Packages: append(m.of(own), ofProduct(m.of(clusters, programs))...)}}, nil
 	case "part":

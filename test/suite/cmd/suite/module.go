@@ -15,6 +15,9 @@ import (
 
 const modulePath = "github.com/pipeops/pipeops-vm-agent"
 
+// provider is the folder of the provider for Terraform, which is a module of its own.
+const provider = "terraform"
+
 // module is what `go list` knows of the repository's packages.
 type module struct {
 	deps   map[string][]string // of a package and its tests, in this module: import paths
@@ -23,14 +26,25 @@ type module struct {
 
 // loadModule lists the packages below the current directory, which is the repository's root.
 func loadModule(ctx context.Context) (*module, error) {
-	list := exec.CommandContext(ctx, "go", "list", "-e", "-trimpath", "-test", "-f", `{{.ImportPath}}{{"\t"}}{{join .Deps ","}}`, "./...")
-	list.Stderr = os.Stderr
-	out, err := list.Output()
-	if err != nil {
-		return nil, fmt.Errorf("go list: %w", err)
-	}
 	m := &module{deps: map[string][]string{}}
-	for line := range strings.Lines(string(out)) {
+	for _, dir := range []string{".", provider} {
+		list := exec.CommandContext(ctx, "go", "list", "-e", "-trimpath", "-test", "-f", `{{.ImportPath}}{{"\t"}}{{join .Deps ","}}`, "./...")
+		list.Dir, list.Stderr = dir, os.Stderr
+		out, err := list.Output()
+		if err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		m.add(string(out))
+	}
+	// What needs most takes longest, more or less. It starts first, so that it is not alone at the
+	// end.
+	slices.SortStableFunc(m.tested, func(a, b string) int { return cmp.Compare(len(m.deps[b]), len(m.deps[a])) })
+	return m, nil
+}
+
+// add adds what `go list` printed.
+func (m *module) add(listed string) {
+	for line := range strings.Lines(listed) {
 		path, deps, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		if strings.Contains(path, " ") {
 			continue // a variant of a package for one test
@@ -46,10 +60,6 @@ func loadModule(ctx context.Context) (*module, error) {
 			}
 		}
 	}
-	// What needs most takes longest, more or less. It starts first, so that it is not alone at the
-	// end.
-	slices.SortStableFunc(m.tested, func(a, b string) int { return cmp.Compare(len(m.deps[b]), len(m.deps[a])) })
-	return m, nil
 }
 
 // short returns an import path without the module's: the package's folder.
@@ -86,9 +96,9 @@ func (m *module) kind(pkg string) kind {
 	return own
 }
 
-// of returns the packages with tests of these kinds.
+// of returns the packages with tests of these kinds, without the provider's.
 func (m *module) of(kinds ...kind) []string {
-	return slices.DeleteFunc(slices.Clone(m.tested), func(pkg string) bool { return !slices.Contains(kinds, m.kind(pkg)) })
+	return slices.DeleteFunc(slices.Clone(m.tested), func(pkg string) bool { return isBelow(short(pkg), provider) || !slices.Contains(kinds, m.kind(pkg)) })
 }
 
 // ofProduct leaves out the packages of tests, scripts and documents: what they test runs in other

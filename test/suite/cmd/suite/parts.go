@@ -82,6 +82,12 @@ var parts = []part{
 		},
 	},
 	{
+		name: "terraform", what: "the provider for Terraform, by OpenTofu and a whole cluster", estimate: 9 * time.Minute, lane: "machines", inputs: []string{provider}, // one where OpenTofu is compiled
+		jobs: func(m *module) []job {
+			return []job{{Env: release, Dir: provider, Packages: m.below(provider)}}
+		},
+	},
+	{
 		name: "chaos", what: "everything fails at random, from fixed seeds", estimate: 15 * time.Minute, lane: "alone", inputs: product, nightly: true,
 		jobs: func(m *module) []job {
 			return []job{{Env: release, First: []string{"-count=1", "-run", "^TestChaos$"}, Packages: m.below("test/chaos")}}

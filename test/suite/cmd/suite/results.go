@@ -28,6 +28,9 @@ func (t test) again() string {
 	if part != "" {
 		part = release[0] + " "
 	}
+	if isBelow(pkg, provider) {
+		return fmt.Sprintf("cd %s && %sgo test -count=1 -run '^%s$' .%s", provider, part, t.name, strings.TrimPrefix(pkg, provider))
+	}
 	return fmt.Sprintf("%smake t PKG=./%s RUN='^%s$'", part, pkg, t.name)
 }
 
