@@ -177,6 +177,7 @@ bundle: image ## Put all that install.sh downloads into one archive, for machine
 .PHONY: generate
 generate: ## Write what is made from the code: deep copies, CRD, manifest, OpenAPI, CLI reference
 	go generate ./...
+	cd $(PROVIDER) && go generate ./...
 	$(MAKE) format
 
 .PHONY: charts

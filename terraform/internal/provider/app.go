@@ -47,7 +47,7 @@ func (a *app) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resour
 		Attributes: map[string]schema.Attribute{
 			"id":            computed("`AGENT/NAMESPACE/NAME`."),
 			"agent":         agent,
-			"namespace":     fixed(defaulted("Namespace of the App.", defaultNamespace)),
+			"namespace":     fixed(defaulted("Namespace of the App; `"+defaultNamespace+"` if absent.", defaultNamespace)),
 			"name":          fixed(required("Name of the App.")),
 			"spec":          required("The App's spec, or the file of an App: YAML, or JSON as of `jsonencode`."),
 			"image":         schema.StringAttribute{Optional: true, Description: "Image, in place of that in the spec."},
@@ -57,7 +57,11 @@ func (a *app) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resour
 			"deployed_spec": schema.StringAttribute{Computed: true, Description: "The spec that the App has, in JSON."},
 			"urls":          schema.ListAttribute{Computed: true, ElementType: types.StringType, Description: "Where the App answers inside the cluster."},
 			"public_urls":   schema.ListAttribute{Computed: true, ElementType: types.StringType, Description: "Where the App is reached from outside."},
-			"timeouts":      timeouts.Attributes(ctx, timeouts.Opts{Create: true, Update: true, Delete: true}),
+			"timeouts":      timeouts.Attributes(ctx, timeouts.Opts{
+				Create: true, CreateDescription: "How long the first rollout may take, such as `5m`; `10m` if absent.",
+				Update: true, UpdateDescription: "How long a later rollout may take.",
+				Delete: true, DeleteDescription: "How long the App's objects may take to be gone.",
+			}),
 		},
 	}
 }

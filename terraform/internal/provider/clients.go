@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
@@ -154,12 +153,4 @@ func configured(data any, diags *diag.Diagnostics) *clients {
 		diags.AddError("Provider data of another type", "This is a bug of the provider.")
 	}
 	return c
-}
-
-// optional returns a text as an optional attribute has it: null for none.
-func optional(text string) types.String {
-	if text == "" {
-		return types.StringNull()
-	}
-	return types.StringValue(text)
 }

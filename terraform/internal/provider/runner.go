@@ -134,7 +134,7 @@ func grantRunner(ctx context.Context, c *operatorapi.Client, m, config *runnerMo
 func (m *runnerModel) made(ctx context.Context, c *operatorapi.Client, made *operatorapi.MadeRunner) error {
 	m.Credentials = types.StringNull()
 	if made.OpenID == nil {
-		text, err := made.Credentials.Encode()
+		text, err := made.Encode()
 		if err != nil {
 			return err
 		}
