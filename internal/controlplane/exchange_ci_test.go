@@ -119,7 +119,8 @@ func given(t *testing.T, wanted map[string]ciInput, inputs map[string]string) ma
 	return values
 }
 
-// TestCI_Inputs: each input gets to run.sh, as a variable that it knows, and none gets into its text.
+// TestCI_Inputs: each input gets to run.sh, as a variable that it knows, and none gets into its
+// text.
 func TestCI_Inputs(t *testing.T) {
 	script := readCI(t, "run.sh")
 	a := action(t)
@@ -154,7 +155,8 @@ func TestCI_Inputs(t *testing.T) {
 	assert.Equal(t, "$[[ inputs.control-plane-url ]]", job.IDTokens["PIPEOPS_OIDC_TOKEN"].Aud)
 }
 
-// TestCI_Examples: the pipelines in examples/ci give the inputs that there are, and pin what they use.
+// TestCI_Examples: the pipelines in examples/ci give the inputs that there are, and pin what they
+// use.
 func TestCI_Examples(t *testing.T) {
 	read := func(name string, into any) {
 		t.Helper()
@@ -196,8 +198,8 @@ func TestCI_Examples(t *testing.T) {
 	}
 }
 
-// releaseSite serves a version with pipeops-runner, as a mirror. It returns the environment with which
-// curl finds it, and the checksum of install.sh.
+// releaseSite serves a version with pipeops-runner, as a mirror. It returns the environment with
+// which curl finds it, and the checksum of install.sh.
 func releaseSite(t *testing.T) (environ []string, install string) {
 	t.Helper()
 	const version = "v1.2.3"

@@ -71,7 +71,8 @@ var (
 	dex = compile{dir: "test/dex/program", patterns: []string{"."}}
 	// The builds' tests make an image of it.
 	buildkit = compile{dir: "test/buildkit/tools", patterns: []string{"tool"}}
-	// The provider's tests, and OpenTofu for the long ones among them, which build it with these flags.
+	// The provider's tests, and OpenTofu for the long ones among them, which build it with these
+	// flags.
 	provider = compile{dir: "terraform", flags: []string{"-test"}, patterns: []string{"./..."}}
 	tofu     = compile{dir: "terraform", flags: []string{"-modfile=tools/go.mod"}, patterns: []string{"tool"}}
 	// The tunnel's peers, for the benchmark.

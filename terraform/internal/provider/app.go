@@ -57,7 +57,7 @@ func (a *app) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resour
 			"deployed_spec": schema.StringAttribute{Computed: true, Description: "The spec that the App has, in JSON."},
 			"urls":          schema.ListAttribute{Computed: true, ElementType: types.StringType, Description: "Where the App answers inside the cluster."},
 			"public_urls":   schema.ListAttribute{Computed: true, ElementType: types.StringType, Description: "Where the App is reached from outside."},
-			"timeouts":      timeouts.Attributes(ctx, timeouts.Opts{
+			"timeouts": timeouts.Attributes(ctx, timeouts.Opts{
 				Create: true, CreateDescription: "How long the first rollout may take, such as `5m`; `10m` if absent.",
 				Update: true, UpdateDescription: "How long a later rollout may take.",
 				Delete: true, DeleteDescription: "How long the App's objects may take to be gone.",
@@ -150,8 +150,8 @@ func (a *app) dryRun(ctx context.Context, m *appModel, opts runnerapi.WriteOptio
 // fieldsOfApp are fields of the call that have an attribute.
 var fieldsOfApp = map[string]path.Path{"path.namespace": path.Root("namespace"), "path.name": path.Root("name"), "image": path.Root("image"), "replicas": path.Root("replicas")}
 
-// away reports whether an error is about the way to the agent, or about the Runner's credentials that
-// have yet to be made.
+// away reports whether an error is about the way to the agent, or about the Runner's credentials
+// that have yet to be made.
 func away(err error) bool {
 	if errors.Is(err, errUnknown) || errors.As(err, new(noAgentError)) {
 		return true

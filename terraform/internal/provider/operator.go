@@ -18,8 +18,8 @@ type ofOperator[M any] struct {
 	key    string // the attribute by which it is imported
 	fields map[string]path.Path
 
-	// create and update fill the plan with what the control plane reports. The configuration has the
-	// write-only attributes.
+	// create and update fill the plan with what the control plane reports. The configuration has
+	// the write-only attributes.
 	create func(ctx context.Context, c *operatorapi.Client, plan, config *M) error
 	update func(ctx context.Context, c *operatorapi.Client, plan, config *M) error
 	// read fills the state, and reports whether the object exists.

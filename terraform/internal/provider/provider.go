@@ -1,6 +1,6 @@
 // Package provider describes the product to Terraform and OpenTofu: resources of a control plane by
-// the operator API, and Apps by the Runner API. It calls both with the clients that the command lines
-// have.
+// the operator API, and Apps by the Runner API. It calls both with the clients that the command
+// lines have.
 package provider
 
 import (

@@ -34,8 +34,8 @@ func (m *appModel) key() runnerapi.Key {
 	return runnerapi.Key{Namespace: m.Namespace.ValueString(), Name: m.Name.ValueString()}
 }
 
-// known reports whether all that makes the spec is known. In a plan, other resources may have yet to
-// make parts of it.
+// known reports whether all that makes the spec is known. In a plan, other resources may have yet
+// to make parts of it.
 func (m *appModel) known() bool {
 	return !m.Spec.IsUnknown() && !m.Image.IsUnknown() && !m.Replicas.IsUnknown() && !m.Name.IsUnknown() && !m.Namespace.IsUnknown() && !m.Agent.IsUnknown()
 }
