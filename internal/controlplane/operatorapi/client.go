@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,13 +33,14 @@ const (
 )
 
 // Client sends calls to a control plane. Every change has an Idempotency-Key, so that it is sent
-// again when its answer was lost, and carried out once.
+// again when its answer was lost, and carried out once. It is safe for concurrent use.
 type Client struct {
 	url  string
 	http *retryablehttp.Client
 
 	credentials administration.Credentials
 	renewal     *Renewal // nil for none
+	renewing    atomic.Bool
 }
 
 // NewClient returns a client with an operator's credentials.

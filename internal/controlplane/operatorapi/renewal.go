@@ -38,7 +38,6 @@ type Renewal struct {
 	Now func() time.Time
 
 	credentials administration.Credentials
-	renewing    bool
 }
 
 // Renewing has a client renew its certificate. Call it before the first call, which is then the
@@ -51,13 +50,12 @@ func (c *Client) Renewing(r Renewal) {
 	c.renewal = &r
 }
 
-// renew renews the certificate if that is due. It is not an error of the call that came before.
+// renew renews the certificate if that is due, once for each client. It is not an error of the call that came before.
 func (c *Client) renew(ctx context.Context) {
 	r := c.renewal
-	if r == nil || r.renewing {
+	if r == nil || !c.renewing.CompareAndSwap(false, true) { // the call that renews comes here too
 		return
 	}
-	r.renewing = true // also for the call that renews, and once for each program
 	due, err := r.due()
 	if err != nil || !due {
 		return
