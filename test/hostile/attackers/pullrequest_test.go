@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/forgetest"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
@@ -32,7 +34,7 @@ func pulls() []repo {
 		{name: "a namespace", tries: "make what outlives the request", files: object("apiVersion: v1\nkind: Namespace\nmetadata: {name: worse}\n")},
 		{name: "its own quota", tries: "take more than its share", says: "policy",
 			files: object("apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: pipeops-quota}\nspec: {hard: {pods: \"1000\"}}\n")},
-		{name: "the Git credentials of the source", tries: "follow with a Secret that is another namespace's", says: "policy",
+		{name: "the Git credentials of the source", tries: "follow with a Secret that is another namespace's", says: "the agent's own",
 			files: object("apiVersion: pipeops.io/v1alpha1\nkind: Source\nmetadata: {name: worse}\nspec: {url: 'https://git.example.com/a/b.git', type: manifests, credentials: git-login}\n")},
 	}
 }
@@ -48,16 +50,18 @@ func TestSource_HostilePullRequest(t *testing.T) {
 	git, c := startGit(t), newCaller(t, honest)
 	gitLogin(t, git)
 	forge := forgetest.StartAt(t, sys.HostIP(), "team/pulls", "the-token-of-the-forge")
+	path := "/v1/namespaces/production/sources/pulls"
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "forge"}, Data: forge.Secret(t, git.url)}
 	require.NoError(t, sys.Kube.Create(t.Context(), secret))
 	t.Cleanup(func() {
+		gone := c.call(context.Background(), http.MethodDelete, path, nil, nil)
+		assert.Less(t, gone.status, 300, "%v", gone)
 		for _, name := range []string{"forge", "git-login"} {
 			assert.NoError(t, sys.Kube.Clientset.CoreV1().Secrets(production).Delete(context.Background(), name, metav1.DeleteOptions{}))
 		}
 	})
 	repository := git.Create(t, "team/pulls")
 	repository.Commit(map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good-source}\ndata: {a: b}\n"})
-	path := "/v1/namespaces/production/sources/pulls"
 	put := c.call(t.Context(), http.MethodPut, path, map[string]any{
 		"url": git.url + "/pulls", "type": "manifests", "credentials": "git-login", "interval": "30s", "previews": map[string]any{"limit": 50},
 		"report": map[string]any{"forge": "github", "credentials": "forge", "api": forge.HTTPS.URL + forgetest.GitHub},
@@ -66,8 +70,9 @@ func TestSource_HostilePullRequest(t *testing.T) {
 	number := int64(0)
 	request := func(t *testing.T, files map[string]string, fork bool) runnerapi.SourcePreview {
 		t.Helper()
-		number++
-		forge.Close()
+		if number++; number > 2 { // the first stays
+			forge.Close(number - 1)
+		}
 		forge.Open(forgetest.Pull{Number: number, Branch: "worse", Commit: repository.Branch("worse", files), Fork: fork})
 		return seen(t, c, path, number)
 	}
@@ -97,8 +102,12 @@ func TestSource_HostilePullRequest(t *testing.T) {
 		}, nil)
 		assert.Equal(t, http.StatusUnprocessableEntity, got.status, "%v", got)
 	})
-	gone := c.call(t.Context(), http.MethodDelete, path, nil, nil)
-	assert.Less(t, gone.status, 300, "%v", gone)
+	first := runnerapi.PreviewNamespace(pullsSource, 1)
+	await.Until(t, "only the first preview is left", func() bool {
+		return !slices.ContainsFunc(slices.Collect(maps.Keys(managedNamespaces(t))), func(name string) bool {
+			return strings.HasPrefix(name, "production-pulls-") && name != first
+		})
+	})
 	s.close()
 }
 
