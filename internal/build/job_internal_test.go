@@ -27,10 +27,10 @@ func TestBuild_FetchIsGuarded(t *testing.T) {
 		require.NoError(t, err)
 		owner.Set(doc, nil)
 		command := template.fetch(spec).Command
-		require.Greater(t, len(command), 9)
-		assert.Equal(t, append([]string{"--fetch-addresses=127.0.0.0/8", "--fetch-addresses=169.254.20.10/32"}, flags...), command[9:], text)
+		require.Greater(t, len(command), 10)
+		assert.Equal(t, append([]string{"--fetch-addresses=127.0.0.0/8", "--fetch-addresses=169.254.20.10/32"}, flags...), command[10:], text)
 	}
-	assert.Equal(t, []string{"--fetch-hosts="}, jobTemplate{}.fetch(spec).Command[9:], "without a policy, from nowhere")
+	assert.Equal(t, []string{"--fetch-hosts="}, jobTemplate{}.fetch(spec).Command[10:], "without a policy, from nowhere")
 }
 
 func TestBuild_FetchChecksSignature(t *testing.T) {
@@ -49,7 +49,7 @@ func TestBuild_FetchChecksSignature(t *testing.T) {
 		owner.Set(doc, nil)
 		template, err := options.signedTemplate(at, spec, by)
 		require.NoError(t, err)
-		assert.Equal(t, append([]string{}, want...), append([]string{}, template.fetch(spec).Command[9:]...), text)
+		assert.Equal(t, append([]string{}, want...), append([]string{}, template.fetch(spec).Command[10:]...), text)
 	}
 	_, err := Options{}.signedTemplate(at, spec, by)
 	require.ErrorContains(t, err, "no policy")
