@@ -50,7 +50,8 @@ func (c *Client) Renewing(r Renewal) {
 	c.renewal = &r
 }
 
-// renew renews the certificate if that is due, once for each client. It is not an error of the call that came before.
+// renew renews the certificate if that is due, once for each client. It is not an error of the call
+// that came before.
 func (c *Client) renew(ctx context.Context) {
 	r := c.renewal
 	if r == nil || !c.renewing.CompareAndSwap(false, true) { // the call that renews comes here too
