@@ -29,7 +29,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// signedImages are an image that is signed as cosign does, and one that is not, with the public key.
+// signedImages are an image that is signed as cosign does, and one that is not, with the public
+// key.
 func signedImages(t *testing.T) (signed, unsigned, key string, verify func(imagesignature.Request) error) {
 	t.Helper()
 	server := httptest.NewTLSServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
