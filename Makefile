@@ -110,7 +110,7 @@ bench bench-short:
 BENCH_FLAGS := $(if $(SHORT),-short,-out docs/bench -page docs/contributing/bench.md)
 bench-apps: ## Of these the agent beside 25 000 pods: some ten minutes
 bench-streams: ## Of these followed logs, port-forwards and copies: some 15 minutes
-bench-sources: ## Of these how soon a push is applied, beside 200 Git sources: some five minutes
+bench-sources: ## Of these how soon a push is applied, beside 200 Git sources: some two minutes
 bench-monitoring: ## Of these the memory of agent, Prometheus and Loki on a small machine: some 20 minutes
 bench-apps bench-streams bench-sources bench-monitoring: bench-%:
 	@go run ./test/setup bench-$*

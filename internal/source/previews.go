@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/memory"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/forge"
@@ -122,6 +123,11 @@ func (p *previews) requests(ctx context.Context, o *object) ([]forge.Request, er
 	if err != nil {
 		return nil, err
 	}
+	hold, err := memory.Acquire(ctx, o.Namespace, "pull requests of source "+o.key().String(), forge.RequestsMemory)
+	if err != nil {
+		return nil, err
+	}
+	defer hold.Release()
 	all, err := forge.Requests(ctx, to.remote, to.repository, to.credentials)
 	if label := o.Spec.Previews.Label; label != "" {
 		all = slices.DeleteFunc(all, func(r forge.Request) bool { return !slices.Contains(r.Labels, label) })

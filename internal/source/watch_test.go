@@ -85,7 +85,8 @@ func keeperOf(answer answers) *source.Keeper {
 	})
 }
 
-// TestSource_GoneWithNamespace: a source whose namespace was deleted with it is not looked at again.
+// TestSource_GoneWithNamespace: a source whose namespace was deleted with it is not looked at
+// again.
 func TestSource_GoneWithNamespace(t *testing.T) {
 	t.Parallel()
 	p := open(t)

@@ -29,6 +29,10 @@ const (
 	maxBranch  = 255
 )
 
+// RequestsMemory is how many bytes of memory a list takes at most: a page, and what it is decoded
+// into.
+const RequestsMemory = 2 * maxListing
+
 var listRights = rights{"list the pull requests of", map[runnerapi.Forge]string{
 	runnerapi.GitHub: "read access to pull requests",
 	runnerapi.GitLab: "the scope read_api, and the role Reporter in the project",
