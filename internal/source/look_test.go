@@ -12,6 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
 // TestLookAt_BringsPush has a source that is looked at once a day otherwise.
@@ -61,4 +62,29 @@ rules:
 	third := repo.Commit(map[string]string{"one.yaml": configMapFile("one", "third")})
 	request(6, p.key("web"), "stranger", "")
 	p.reaches("web", third, func() {})
+}
+
+// TestLookAt_DuringBuild: the newest commit is built after the build in progress, and not at the
+// next interval.
+func TestLookAt_DuringBuild(t *testing.T) {
+	t.Parallel()
+	builds := &endless{under: map[runnerapi.Key]runnerapi.Build{}}
+	p := openWith(t, kubetest.ControlPlane(t), builds)
+	p.allow(`rules: [{name: git, commands: ["*", put-source, put-build]}]`)
+	p.secret("correct horse")
+	repo := p.git.Create(t, "shop/deploy.git")
+	repo.Commit(map[string]string{"app.yaml": "replicas: 1\n"})
+	p.put("web", runnerapi.SourceSpec{
+		Type: runnerapi.SourceApp, Path: "app.yaml", Interval: "24h", Build: &runnerapi.SourceBuild{BuildTemplate: runnerapi.BuildTemplate{Image: "registry.example.com/shop/web"}},
+	})
+	status := p.settled("web")
+	second := repo.Commit(map[string]string{"app.yaml": "replicas: 2\n"})
+	p.keeper.LookAt([]source.Look{{Number: 1, Source: p.key("web"), Runner: runner.Caller.Runner, Commit: second}})
+	await.Until(t, "the push is known", func() bool { return p.keeper.Acknowledged() == 1 })
+	builds.finish(t, status)
+	await.Until(t, "the second commit is built", func() bool {
+		s, err := p.keeper.Get(t.Context(), p.key("web"))
+		require.NoError(t, err)
+		return s.Status.Build != nil && s.Status.Build.Commit == second
+	})
 }

@@ -53,7 +53,10 @@ func (r *reconciler) reconcile(ctx context.Context, o *object) (runnerapi.Source
 	case left > 0 && !p.new: // only the cluster is read, not the repository
 		return r.withHealth(ctx, o, s, p.next(left))
 	}
-	s.ObservedLook = o.Annotations[objectmeta.Look]
+	missed := o.building() && s.ObservedLook != o.Annotations[objectmeta.Look]
+	if !missed { // a push during a build is looked at after it
+		s.ObservedLook = o.Annotations[objectmeta.Look]
+	}
 	out, err := brought{build: kept(o), hold: o.held(r.now)}, p.err
 	if err == nil {
 		out, err = r.attempt(ctx, p.source, false)
@@ -70,6 +73,9 @@ func (r *reconciler) reconcile(ctx context.Context, o *object) (runnerapi.Source
 	if out.commit != "" {
 		s.Attempted = out.commit
 	}
+	if missed {
+		every = progressPause
+	}
 	if err != nil {
 		return r.failed(o, s, out, err), p.next(min(every, r.again(err, every)))
 	}
@@ -81,6 +87,9 @@ func (r *reconciler) reconcile(ctx context.Context, o *object) (runnerapi.Source
 	s.Error, s.Commit, s.Tag, s.Revision, s.Objects = nil, out.commit, out.tag, out.revision, out.objects
 	return r.withHealth(ctx, o, s, p.next(spread(every)))
 }
+
+// building reports whether the source has waited for a build since it was last put or synced.
+func (o *object) building() bool { return o.observed() && o.Status.Phase == runnerapi.SourceBuilding }
 
 // attempt gets the newest commit, or the one where a rollback holds the source. It applies the
 // commit, unless it is applied already.

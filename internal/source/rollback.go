@@ -106,7 +106,7 @@ func (r *reconciler) follow(ctx context.Context, o *object, hold *runnerapi.Sour
 	if hold == nil {
 		return o, nil, nil
 	}
-	if !o.observed() || o.Status.Phase != runnerapi.SourceBuilding { // the repository is not contacted during a build
+	if !o.building() { // the repository is not contacted during a build
 		remote, err := r.applier.remote(ctx, o)
 		if err != nil {
 			return o, hold, err
