@@ -48,5 +48,5 @@ func (c Call) exampleURL() string {
 	case c.Path == namespaceRoute:
 		namespace = "staging"
 	}
-	return strings.NewReplacer("{path}", "api/v1/pods", "{namespace}", namespace, "{name}", name, "{id}", "$OPERATION").Replace(c.Path) + query
+	return strings.NewReplacer("{path}", "api/v1/pods", "{namespace}", namespace, "{name}", name, "{number}", "12", "{id}", "$OPERATION").Replace(c.Path) + query
 }
