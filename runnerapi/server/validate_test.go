@@ -233,7 +233,7 @@ func TestSource_ValidatesReport(t *testing.T) {
 		"report.forge":          func(r *runnerapi.SourceReport) { r.Forge, r.Environment = "bitbucket", "" },
 		"report.credentials":    func(r *runnerapi.SourceReport) { r.Credentials = "" },
 		"report.api":            func(r *runnerapi.SourceReport) { r.API = "https://me@git.example.com/api/v3" },
-		"report.environment":    func(r *runnerapi.SourceReport) { r.Forge = runnerapi.GitLab },
+		"report.environment":    func(r *runnerapi.SourceReport) { r.Forge = runnerapi.Gitea },
 		"report.environmentUrl": func(r *runnerapi.SourceReport) { r.EnvironmentURL = "javascript:alert(1)" },
 	} {
 		bad := reporting(change)
@@ -241,6 +241,57 @@ func TestSource_ValidatesReport(t *testing.T) {
 			assert.Equal(t, field, bad[0].Field)
 		}
 	}
+}
+
+func TestSource_ValidatesPreviews(t *testing.T) {
+	with := func(change func(*runnerapi.SourceSpec)) []runnerapi.FieldError {
+		s := building(func(s *runnerapi.SourceSpec) {
+			s.Previews, s.Report = &runnerapi.SourcePreviews{Path: "overlays/preview"}, &runnerapi.SourceReport{Forge: runnerapi.GitHub, Credentials: "git-status"}
+		})
+		change(&s)
+		return s.Validate("web")
+	}
+	assert.Empty(t, with(func(*runnerapi.SourceSpec) {}))
+	for field, change := range map[string]func(*runnerapi.SourceSpec){
+		"report":               func(s *runnerapi.SourceSpec) { s.Report = nil },
+		"previews.path":        func(s *runnerapi.SourceSpec) { s.Previews.Path = "../x" },
+		"previews.valuesFiles": func(s *runnerapi.SourceSpec) { s.Previews.ValuesFiles = []string{"a.yaml"} },
+		"previews.expireAfter": func(s *runnerapi.SourceSpec) { s.Previews.ExpireAfter = "1m" },
+		"previews.secrets[0]":  func(s *runnerapi.SourceSpec) { s.Previews.Secrets = []string{"A_B"} },
+		"previews.quota.requests.cpu": func(s *runnerapi.SourceSpec) {
+			s.Previews.Quota = &runnerapi.NamespaceQuota{Requests: runnerapi.ResourceAmounts{CPU: "much"}}
+		},
+		"previewOf": func(s *runnerapi.SourceSpec) {
+			s.PreviewOf = &runnerapi.SourcePreviewOf{Namespace: "shop", Source: "web", Number: 1}
+		},
+	} {
+		bad := with(change)
+		if assert.Len(t, bad, 1, field) {
+			assert.Equal(t, field, bad[0].Field)
+		}
+	}
+}
+
+// TestSource_Preview: what a preview has of its source, and what it has not.
+func TestSource_Preview(t *testing.T) {
+	s := runnerapi.Source{Namespace: "shop", Name: "web", Spec: building(func(s *runnerapi.SourceSpec) {
+		s.Previews = &runnerapi.SourcePreviews{Path: "preview.yaml", Comment: true}
+		s.Report = &runnerapi.SourceReport{Forge: runnerapi.GitHub, Credentials: "git-status", Environment: "production", EnvironmentURL: "https://shop.example.com"}
+		s.DecryptionKeys, s.Promote = "sops-age", &runnerapi.SourcePromotion{From: "staging"}
+	})}
+	p := s.Preview(12, strings.Repeat("0a", 20))
+	assert.Equal(t, runnerapi.PreviewNamespace(runnerapi.Key{Namespace: "shop", Name: "web"}, 12), p.Namespace)
+	assert.Equal(t, "web", p.Name)
+	assert.Equal(t, "preview.yaml", p.Spec.Path)
+	assert.Equal(t, runnerapi.GitRef{Commit: strings.Repeat("0a", 20)}, p.Spec.Ref)
+	assert.Equal(t, "preview-web-12", p.Spec.Report.Environment)
+	assert.Empty(t, p.Spec.Report.EnvironmentURL)
+	assert.Empty(t, p.Spec.DecryptionKeys, "who writes a request does not see what is encrypted")
+	assert.Nil(t, p.Spec.Promote)
+	assert.Equal(t, "production", s.Spec.Report.Environment, "the source is as it was")
+	long := runnerapi.Key{Namespace: strings.Repeat("a", 63), Name: strings.Repeat("b", 53)}
+	assert.Len(t, runnerapi.PreviewNamespace(long, 12), 63)
+	assert.NotEqual(t, runnerapi.PreviewNamespace(runnerapi.Key{Namespace: "a", Name: "b-c"}, 1), runnerapi.PreviewNamespace(runnerapi.Key{Namespace: "a-b", Name: "c"}, 1))
 }
 
 func TestSource_BuildKey(t *testing.T) {
