@@ -46,7 +46,7 @@ func (k *Keeper) Add(runner string, sources ...runnerapi.Key) {
 			panic(err)
 		}
 	}
-	k.keepStores(append(k.stores, store))
+	k.watched.set(append(k.watched.stores, store))
 	for _, key := range sources {
 		k.work.Add(key)
 	}

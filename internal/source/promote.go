@@ -231,19 +231,10 @@ func notPromoted(o *object, err error) error {
 
 // wakePromoted schedules looks at the sources that follow this one.
 func (k *Keeper) wakePromoted(upstream runnerapi.Key) {
-	k.mu.Lock()
-	stores := k.stores
-	k.mu.Unlock()
-	for _, store := range stores {
-		for _, in := range store.List() {
-			u, ok := in.(*unstructured.Unstructured)
-			if !ok {
-				continue
-			}
-			from, _, _ := unstructured.NestedString(u.Object, "spec", "promote", "from")
-			if from != "" && (runnerapi.SourcePromotion{From: from}).Source(u.GetNamespace()) == upstream {
-				k.work.Add(runnerapi.Key{Namespace: u.GetNamespace(), Name: u.GetName()})
-			}
+	for _, u := range k.watched.all() {
+		from, _, _ := unstructured.NestedString(u.Object, "spec", "promote", "from")
+		if from != "" && (runnerapi.SourcePromotion{From: from}).Source(u.GetNamespace()) == upstream {
+			k.work.Add(runnerapi.Key{Namespace: u.GetNamespace(), Name: u.GetName()})
 		}
 	}
 }

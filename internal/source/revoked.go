@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/pipeops/pipeops-vm-agent/internal/condition"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -43,18 +41,9 @@ func (k *Keeper) SetRevoked(runners []string) {
 	if !k.revoked.set(runners) {
 		return
 	}
-	k.mu.Lock()
-	stores := k.stores
-	k.mu.Unlock()
-	for _, store := range stores {
-		for _, in := range store.List() {
-			u, ok := in.(*unstructured.Unstructured)
-			if !ok {
-				continue
-			}
-			if o, err := read(u); err == nil && slices.Contains(runners, o.caller().Runner) {
-				k.work.Add(o.key())
-			}
+	for _, u := range k.watched.all() {
+		if o, err := read(u); err == nil && slices.Contains(runners, o.caller().Runner) {
+			k.work.Add(o.key())
 		}
 	}
 }

@@ -10,13 +10,11 @@ package source
 import (
 	"context"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
@@ -123,9 +121,7 @@ type Keeper struct {
 	reporter   *reporter
 	previews   *previews
 	races      kubeproblem.Races
-
-	mu     sync.Mutex
-	stores []cache.Store // the sources that are followed
+	watched    watched
 }
 
 var _ backend.Sources = (*Keeper)(nil)

@@ -104,8 +104,8 @@ func (k *Keeper) follow(ctx context.Context) {
 		})
 		stores, informers = append(stores, store), append(informers, informer)
 	}
-	k.keepStores(stores)
-	defer k.keepStores(nil)
+	k.watched.set(stores)
+	defer k.watched.set(nil)
 	for _, informer := range informers {
 		all.Go(func() error {
 			informer.RunWithContext(ctx)
@@ -128,12 +128,6 @@ func (k *Keeper) follow(ctx context.Context) {
 		return nil
 	})
 	_ = all.Wait() // none of them fails
-}
-
-func (k *Keeper) keepStores(stores []cache.Store) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.stores = stores
 }
 
 func listWatch(r dynamic.ResourceInterface) cache.ListerWatcher {
@@ -203,32 +197,16 @@ func (k *Keeper) drain(ctx context.Context) {
 
 // ownerOf returns for whom a source is followed; for one that is gone, the namespace alone.
 func (k *Keeper) ownerOf(key runnerapi.Key) limit.Owner {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	o := limit.Owner{Namespace: key.Namespace}
-	if u := k.watched(key); u != nil {
+	if u := k.watched.get(key); u != nil {
 		o.Runner = u.GetAnnotations()[objectmeta.ChangedBy]
 	}
 	return o
 }
 
-// watched returns a source as the watch has it; nil if there is none. The caller holds the lock.
-func (k *Keeper) watched(key runnerapi.Key) *unstructured.Unstructured {
-	for _, store := range k.stores {
-		if in, there, _ := store.GetByKey(key.String()); there {
-			if u, ok := in.(*unstructured.Unstructured); ok {
-				return u
-			}
-		}
-	}
-	return nil
-}
-
 // gone reports whether a source went with its namespace.
 func (k *Keeper) gone(key runnerapi.Key, err error) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.stores) > 0 && problem.Is(err, runnerapi.CodeNamespaceNotManaged) && k.watched(key) == nil
+	return problem.Is(err, runnerapi.CodeNamespaceNotManaged) && k.watched.any() && k.watched.get(key) == nil
 }
 
 // look updates one source, and returns when to look again; 0 for not before it changes.

@@ -103,8 +103,8 @@ func newPreviewApprove(a *cmdutil.CLI) *cobra.Command {
 	var approval runnerapi.PreviewApproval
 	cmd := &cobra.Command{
 		Use: "approve [AGENT] NAME NUMBER --commit COMMIT", Short: "Allow a preview of a fork's commit",
-		Long: `Allow a preview of a commit of a fork. Look at the commit first: it runs in the cluster. Another commit
-of the request needs another approval. The policy must name approve-preview.`,
+		Long: `Allow a preview of a commit of a fork. Look at the commit first: it runs in the cluster. Another
+commit of the request needs another approval. The policy must name approve-preview.`,
 		Example:           "  pipeops-runner source previews approve shop web 12 --commit 0a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
 		Args:              cli.ExactArgs("AGENT", "NAME", "NUMBER"),
 		ValidArgsFunction: a.CompleteAgent,
