@@ -40,7 +40,7 @@ func (a *applier) home(ctx context.Context, api *api, o *object) (string, error)
 		return "", err
 	}
 	if p := parent.wire(); p.Spec.Previews != nil && parent.caller().Runner == o.caller().Runner {
-		if want := p.Preview(of.Number, o.Spec.Ref.Commit); want.Namespace == o.Namespace && equality.Semantic.DeepEqual(want.Spec, o.Spec) {
+		if want := p.Preview(of.Number, o.Spec.Ref.Commit); want.Namespace == o.Namespace && want.Name == o.Name && equality.Semantic.DeepEqual(want.Spec, o.Spec) {
 			return of.Namespace, nil
 		}
 	}

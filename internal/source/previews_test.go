@@ -3,6 +3,7 @@ package source_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,11 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/source"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/forgetest"
@@ -296,5 +300,38 @@ rules:
 	assert.Empty(t, p.namespaces())
 	p.allow(allowingPreviews)
 	p.until("once it is allowed, it is there", ready(1, commit))
+	require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))
+}
+
+// TestPreviews_Credentials: who may create sources in one namespace does not use the Secrets of
+// another.
+func TestPreviews_Credentials(t *testing.T) {
+	t.Parallel()
+	p := openPreviews(t, 2)
+	commit := p.open(1, "first")
+	p.until("the preview is there", ready(1, commit))
+	forged := &unstructured.Unstructured{}
+	key := client.ObjectKey{Namespace: runnerapi.PreviewNamespace(p.key("web"), 1), Name: "web"}
+	forged.SetGroupVersionKind(schema.GroupVersionKind{Group: source.Group, Version: source.Version, Kind: source.Kind})
+	require.NoError(t, p.env.Client.Get(t.Context(), key, forged))
+	for what, change := range map[string]func(spec map[string]any){
+		"another number": func(spec map[string]any) { spec["previewOf"].(map[string]any)["number"] = int64(2) },
+		"another name":   func(map[string]any) {},
+		"another path":   func(spec map[string]any) { spec["path"] = "elsewhere" },
+	} {
+		o := &unstructured.Unstructured{Object: map[string]any{}}
+		o.SetGroupVersionKind(forged.GroupVersionKind())
+		o.SetNamespace(key.Namespace)
+		o.SetName("forged-" + strings.Split(what, " ")[1])
+		o.SetAnnotations(forged.GetAnnotations())
+		o.Object["spec"] = forged.DeepCopy().Object["spec"]
+		change(o.Object["spec"].(map[string]any))
+		require.NoError(t, p.env.Client.Create(t.Context(), o))
+		await.Until(t, what+" is refused", func() bool {
+			s, err := p.keeper.Get(t.Context(), runnerapi.Key{Namespace: o.GetNamespace(), Name: o.GetName()})
+			require.NoError(t, err)
+			return s.Status.Error != nil && strings.Contains(s.Status.Error.Message, "is no preview of source")
+		})
+	}
 	require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))
 }
