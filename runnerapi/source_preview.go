@@ -16,6 +16,8 @@ const (
 	DefaultPreviewExpiry = 7 * 24 * time.Hour
 	MinPreviewExpiry     = 10 * time.Minute
 	MaxPreviewExpiry     = 365 * 24 * time.Hour
+	// previewInterval is how often a preview is tried again: its commit does not change.
+	previewInterval = "1h"
 )
 
 // SourcePreviews is how the open pull requests of a repository are deployed, each in a namespace of
@@ -183,7 +185,7 @@ func (s Source) Preview(number int64, commit string) Source {
 	of.DecryptionKeys = "" // who writes a request does not see what is encrypted
 	of.PreviewOf = &SourcePreviewOf{Namespace: s.Namespace, Source: s.Name, Number: number, Comment: p.Comment}
 	of.Ref, of.Path = GitRef{Commit: commit}, cmp.Or(p.Path, of.Path)
-	of.Prune = of.Type != SourceApp
+	of.Prune, of.Interval = of.Type != SourceApp, previewInterval
 	if len(p.ValuesFiles) > 0 {
 		chart := SourceChart{}
 		if of.Chart != nil {

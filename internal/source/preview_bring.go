@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"strconv"
 	"time"
 
@@ -134,15 +133,16 @@ func (p *previews) put(ctx context.Context, o *object, child runnerapi.Source) e
 	if err != nil && !isNew {
 		return err
 	}
-	notes := map[string]string{objectmeta.ChangedBy: o.caller().Runner, objectmeta.RequestID: o.caller().RequestID}
-	if !isNew && equality.Semantic.DeepEqual(want.Spec, child.Spec) && want.caller() == o.caller() {
+	if !isNew && equality.Semantic.DeepEqual(want.Spec, child.Spec) && want.caller() == o.caller() && want.sync() == o.sync() {
 		return nil
 	}
 	want.Spec = child.Spec
 	if want.Annotations == nil {
 		want.Annotations = map[string]string{}
 	}
-	maps.Copy(want.Annotations, notes)
+	for _, note := range []string{objectmeta.ChangedBy, objectmeta.RequestID, objectmeta.Sync} { // a sync is of its previews, too
+		want.Annotations[note] = o.Annotations[note]
+	}
 	next, err := want.write()
 	if err != nil {
 		return err

@@ -158,6 +158,17 @@ func TestPreviews_FollowRequests(t *testing.T) {
 		return assert.ObjectsAreEqual("Preview of "+next+": `ready: 1 objects in namespace "+item.Namespace+"`", all[0].Text)
 	})
 
+	again := runner
+	again.Caller.RequestID = "again"
+	_, err = p.keeper.Sync(t.Context(), p.key("web"), again)
+	require.NoError(t, err)
+	await.Until(t, "its preview is synced, too", func() bool {
+		p.clock.Step(time.Second)
+		child, err := p.keeper.Get(t.Context(), runnerapi.Key{Namespace: item.Namespace, Name: "web"})
+		require.NoError(t, err)
+		return child.Status.ObservedSync == "again"
+	})
+
 	deployed := func() (states []string) {
 		for _, sent := range p.forge.Sent() {
 			if sent.Deployment != 0 && sent.Commit == next {
