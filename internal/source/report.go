@@ -50,6 +50,8 @@ func newestState(o *object) (commitState, bool) {
 		return commitState{state: runnerapi.ReportSuccess, commit: s.Commit, description: readyText(o)}, s.Commit != ""
 	case s.Phase == runnerapi.SourceDegraded && s.Health != nil:
 		return commitState{state: runnerapi.ReportFailure, commit: s.Commit, description: healthText(*s.Health)}, s.Commit != ""
+	case s.Phase == runnerapi.SourceSuspended && s.Report != nil && s.Report.State == runnerapi.ReportPending: // for ever, else
+		return commitState{state: runnerapi.ReportError, commit: s.Report.Commit, description: "the source was suspended before the commit was ready"}, true
 	case s.Phase == runnerapi.SourceFailed && s.Error != nil: // without a commit, the repository could not be read
 		return commitState{state: failureOf(s.Error.Code), commit: s.Error.Commit, description: withFix(s.Error.Message, s.Error.Fix)}, s.Error.Commit != ""
 	}

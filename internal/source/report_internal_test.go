@@ -81,6 +81,8 @@ func TestReport_StateOf(t *testing.T) {
 	assert.False(t, ok, "nothing is known of a new commit")
 	_, ok = state(runnerapi.SourceStatus{Phase: runnerapi.SourceSuspended, Commit: "a"})
 	assert.False(t, ok)
+	got, _ = state(runnerapi.SourceStatus{Phase: runnerapi.SourceSuspended, Commit: "a", Report: &runnerapi.SourceReportStatus{State: runnerapi.ReportPending, Commit: "b"}})
+	assert.Equal(t, commitState{state: runnerapi.ReportError, commit: "b", description: "the source was suspended before the commit was ready"}, got)
 }
 
 // published are Apps of which one has a public address.

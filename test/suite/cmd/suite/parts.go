@@ -111,14 +111,15 @@ func longJobs(m *module, folders ...string) []job {
 }
 
 // fuzzJobs returns one job for each fuzz target: `go test -fuzz` takes one at a time. A target uses
-// one worker, and six run at a time: a target's time passes while others are compiled.
+// one worker, and six run at a time: a target's time passes while others are compiled. By default,
+// Go spends a minute on making each new input smaller: here that would be all of the time.
 func fuzzJobs(m *module) (jobs []job) {
 	for _, pkg := range m.tested {
 		for _, name := range slices.Sorted(maps.Keys(functions(pkg))) {
 			if strings.HasPrefix(name, "Fuzz") {
 				jobs = append(jobs, job{
 					Lane: fmt.Sprint("idle", len(jobs)%6), Env: []string{"nice", "-n", "19"}, Packages: []string{pkg},
-					First: []string{"-run", "^$", "-fuzz", "^" + name + "$", "-fuzztime", "30s", "-parallel", "1"},
+					First: []string{"-run", "^$", "-fuzz", "^" + name + "$", "-fuzztime", "30s", "-fuzzminimizetime", "1x", "-parallel", "1"},
 				})
 			}
 		}
