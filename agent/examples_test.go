@@ -152,13 +152,15 @@ func (s *shop) appliedCommits(t *testing.T) {
 	s.seen(t, fmt.Sprintf(`{"commit":%q,"history":[{"commit":%q,"appliedAt":%q},{"commit":%q,"appliedAt":%q}]}`, now, now, at, before, at))
 }
 
-// openRequest has the agent have seen a pull request of a fork.
+// openRequest has the agent have seen a pull request of a fork, and one whose preview is where the
+// source itself is.
 func (s *shop) openRequest(t *testing.T) {
 	t.Helper()
 	_, err := s.env.Cluster.Kubectl(t.Context(), "-n", "production", "patch", "sources.pipeops.io", "web", "--type", "merge", "-p",
 		`{"spec":{"previews":{},"report":{"forge":"github","credentials":"git-status"}}}`)
 	require.NoError(t, err)
-	s.seen(t, `{"previews":{"items":[{"number":12,"commit":"0a1b2c3d4e5f60718293a4b5c6d7e8f901234567","fork":true,"state":"NeedsApproval","since":"2026-01-02T03:04:05Z"}]}}`)
+	s.seen(t, `{"previews":{"items":[{"number":12,"commit":"0a1b2c3d4e5f60718293a4b5c6d7e8f901234567","fork":true,"state":"NeedsApproval","since":"2026-01-02T03:04:05Z"},
+		{"number":11,"commit":"0a1b2c3d4e5f60718293a4b5c6d7e8f901234567","state":"Active","namespace":"production","since":"2026-01-02T03:04:05Z"}]}}`)
 }
 
 // seen writes into the status of the source web.
@@ -175,7 +177,7 @@ func (s *shop) arrange(t *testing.T, c runnerapi.Call) {
 	switch c.ID {
 	case "rollback-source":
 		s.appliedCommits(t)
-	case "approve-preview":
+	case "list-source-previews", "approve-preview":
 		s.openRequest(t)
 	}
 }
