@@ -80,7 +80,7 @@ func TestSource_HostileRepository(t *testing.T) {
 	_, err := sys.Cluster.Kubectl(t.Context(), "apply", "--server-side", "-f", "../../../deployments/sources.yaml")
 	require.NoError(t, err)
 	git, c := startGit(t), newCaller(t, honest)
-	gitLogin(t, git)
+	gitLogin(t, git, "git-login")
 	follow := func(name string, r repo) sourceAnswer { return followed(t, c, git, name, r) }
 	s := open(t, func() {
 		large := map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good-source}\ndata: {a: b}\n", "b": incompressible(900 << 10), "c": incompressible(800 << 10)}
@@ -160,10 +160,10 @@ func followed(t *testing.T, c *caller, git *gitHost, name string, r repo) source
 	return out
 }
 
-func gitLogin(t *testing.T, git *gitHost) {
+func gitLogin(t *testing.T, git *gitHost, name string) {
 	t.Helper()
-	login(t, "git-login", git.url)
-	_, err := sys.Cluster.Kubectl(t.Context(), "-n", production, "patch", "secret", "git-login", "--type=merge", "-p",
+	login(t, name, git.url)
+	_, err := sys.Cluster.Kubectl(t.Context(), "-n", production, "patch", "secret", name, "--type=merge", "-p",
 		fmt.Sprintf(`{"stringData":{"ca.crt":%q}}`, git.ca))
 	require.NoError(t, err)
 }

@@ -35,7 +35,7 @@ func pulls() []repo {
 		{name: "its own quota", tries: "take more than its share", says: "policy",
 			files: object("apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: pipeops-quota}\nspec: {hard: {pods: \"1000\"}}\n")},
 		{name: "the Git credentials of the source", tries: "follow with a Secret that is another namespace's", says: "the agent's own",
-			files: object("apiVersion: pipeops.io/v1alpha1\nkind: Source\nmetadata: {name: worse}\nspec: {url: 'https://git.example.com/a/b.git', type: manifests, credentials: git-login}\n")},
+			files: object("apiVersion: pipeops.io/v1alpha1\nkind: Source\nmetadata: {name: worse}\nspec: {url: 'https://git.example.com/a/b.git', type: manifests, credentials: pulls-login}\n")},
 	}
 }
 
@@ -48,7 +48,7 @@ func TestSource_HostilePullRequest(t *testing.T) {
 	_, err := sys.Cluster.Kubectl(t.Context(), "apply", "--server-side", "-f", "../../../deployments/sources.yaml")
 	require.NoError(t, err)
 	git, c := startGit(t), newCaller(t, honest)
-	gitLogin(t, git)
+	gitLogin(t, git, "pulls-login")
 	forge := forgetest.StartAt(t, sys.HostIP(), "team/pulls", "the-token-of-the-forge")
 	path := "/v1/namespaces/production/sources/pulls"
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "forge"}, Data: forge.Secret(t, git.url)}
@@ -56,14 +56,14 @@ func TestSource_HostilePullRequest(t *testing.T) {
 	t.Cleanup(func() {
 		gone := c.call(context.Background(), http.MethodDelete, path, nil, nil)
 		assert.Less(t, gone.status, 300, "%v", gone)
-		for _, name := range []string{"forge", "git-login"} {
+		for _, name := range []string{"forge", "pulls-login"} {
 			assert.NoError(t, sys.Kube.Clientset.CoreV1().Secrets(production).Delete(context.Background(), name, metav1.DeleteOptions{}))
 		}
 	})
 	repository := git.Create(t, "team/pulls")
 	repository.Commit(map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good-source}\ndata: {a: b}\n"})
 	put := c.call(t.Context(), http.MethodPut, path, map[string]any{
-		"url": git.url + "/pulls", "type": "manifests", "credentials": "git-login", "interval": "30s", "previews": map[string]any{"limit": 50},
+		"url": git.url + "/pulls", "type": "manifests", "credentials": "pulls-login", "interval": "30s", "previews": map[string]any{"limit": 50},
 		"report": map[string]any{"forge": "github", "credentials": "forge", "api": forge.HTTPS.URL + forgetest.GitHub},
 	}, nil)
 	require.Less(t, put.status, 300, "%v", put)
@@ -97,7 +97,7 @@ func TestSource_HostilePullRequest(t *testing.T) {
 	})
 	t.Run("the source of a preview, by a Runner", func(t *testing.T) {
 		got := c.call(t.Context(), http.MethodPut, "/v1/namespaces/production/sources/worse", map[string]any{
-			"url": git.url + "/pulls", "type": "manifests", "credentials": "git-login",
+			"url": git.url + "/pulls", "type": "manifests", "credentials": "pulls-login",
 			"previewOf": map[string]any{"namespace": "payroll", "source": "pulls", "number": 1},
 		}, nil)
 		assert.Equal(t, http.StatusUnprocessableEntity, got.status, "%v", got)
