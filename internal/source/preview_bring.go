@@ -50,7 +50,8 @@ func (p *previews) bring(ctx context.Context, o *object, item runnerapi.SourcePr
 	var err error
 	if isNew {
 		about := map[string]string{"previewOf": o.key().String(), "request": strconv.FormatInt(item.Number, 10), "commit": item.Commit}
-		err = p.journal.act(ctx, o, putNamespace, runnerapi.Key{Namespace: child.Namespace}, about, set)
+		record := p.journal.record(o, putNamespace, runnerapi.Key{Namespace: child.Namespace}, about)
+		err = p.journal.act(ctx, record, item.Error != nil, set)
 	} else {
 		err = set()
 	}

@@ -71,7 +71,7 @@ func (p *previews) reconcile(ctx context.Context, o *object) (*runnerapi.SourceP
 		return s, min(every, max(soon, pauseAfter(err, 1)))
 	}
 	s.Items = p.plan(o, before.Items, requests)
-	again := p.apply(ctx, o, s.Items, before.Items)
+	again := p.apply(ctx, o, s.Items)
 	next := p.untilExpiry(s.Items, spread(every))
 	if again {
 		next = min(next, previewPause)
@@ -187,7 +187,12 @@ func (p *previews) choose(o *object, items []runnerapi.SourcePreview, now time.T
 
 // apply makes the previews that are to be, and deletes the others. It reports whether something is
 // to be tried again soon.
-func (p *previews) apply(ctx context.Context, o *object, items, before []runnerapi.SourcePreview) (again bool) {
+func (p *previews) apply(ctx context.Context, o *object, items []runnerapi.SourcePreview) (again bool) {
+	all, err := p.namespaces.Previews(ctx)
+	if err != nil {
+		p.log.Warn().Err(err).Msg("failed to list the namespaces of previews; retrying")
+		return true
+	}
 	keep := map[string]bool{}
 	for i := range items {
 		item := &items[i]
@@ -195,7 +200,8 @@ func (p *previews) apply(ctx context.Context, o *object, items, before []runnera
 			continue
 		}
 		keep[item.Namespace] = true
-		err := p.bring(ctx, o, *item, !there(before, item.Namespace))
+		_, isThere := all[item.Namespace]
+		err := p.bring(ctx, o, *item, !isThere)
 		if err == nil {
 			item.Error = nil
 			continue
@@ -207,14 +213,7 @@ func (p *previews) apply(ctx context.Context, o *object, items, before []runnera
 		item.State, item.Error = runnerapi.PreviewFailed, e
 		again = again || temporary(*e)
 	}
-	return p.remove(ctx, o, keep) || again
-}
-
-// there reports whether a namespace was that of a preview before.
-func there(before []runnerapi.SourcePreview, namespace string) bool {
-	return slices.ContainsFunc(before, func(b runnerapi.SourcePreview) bool {
-		return b.Namespace == namespace && b.State == runnerapi.PreviewActive
-	})
+	return p.remove(ctx, o, all, keep) || again
 }
 
 // temporary reports whether an error goes by itself, as that of a namespace which is still being
@@ -243,18 +242,14 @@ func (o *object) approvals() map[int64]string {
 
 // remove deletes the previews of a source that are not to be kept. It reports whether one could not
 // be deleted.
-func (p *previews) remove(ctx context.Context, o *object, keep map[string]bool) (again bool) {
-	all, err := p.namespaces.Previews(ctx)
-	if err != nil {
-		p.log.Warn().Err(err).Msg("failed to list the namespaces of previews; retrying")
-		return true
-	}
+func (p *previews) remove(ctx context.Context, o *object, all map[string]runnerapi.Key, keep map[string]bool) (again bool) {
 	for name, of := range all {
 		if of != o.key() || keep[name] {
 			continue
 		}
 		p.reporter.retire(ctx, runnerapi.Key{Namespace: name, Name: of.Name})
-		err := p.journal.act(ctx, o, deleteNamespace, runnerapi.Key{Namespace: name}, map[string]string{"previewOf": of.String()}, func() error {
+		record := p.journal.record(o, deleteNamespace, runnerapi.Key{Namespace: name}, map[string]string{"previewOf": of.String()})
+		err := p.journal.act(ctx, record, false, func() error {
 			return p.namespaces.Delete(ctx, name, runnerapi.WriteOptions{Caller: o.caller()})
 		})
 		if err != nil && !problem.Is(err, problem.NotFound) {
@@ -267,7 +262,14 @@ func (p *previews) remove(ctx context.Context, o *object, keep map[string]bool) 
 
 // gone deletes all previews of a source. It returns when to try again; 0 if it is done.
 func (p *previews) gone(ctx context.Context, key runnerapi.Key) time.Duration {
-	if p.namespaces != nil && p.remove(ctx, newObject(key), nil) {
+	if p.namespaces == nil {
+		return 0
+	}
+	all, err := p.namespaces.Previews(ctx)
+	if err != nil {
+		p.log.Warn().Err(err).Stringer("source", key).Msg("failed to list the namespaces of previews; retrying")
+	}
+	if err != nil || p.remove(ctx, newObject(key), all, nil) {
 		return listAgain
 	}
 	return 0

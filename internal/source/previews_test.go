@@ -187,7 +187,9 @@ func TestPreviews_FollowRequests(t *testing.T) {
 	assert.Equal(t, "inactive", deployed()[len(deployed())-1])
 	commands := map[string]int{}
 	for _, r := range p.audited.all() {
-		commands[r.Command]++
+		if r.Namespace == item.Namespace { // a sweep may have found what another test left
+			commands[r.Command]++
+		}
 	}
 	assert.Equal(t, 1, commands["put-namespace"])
 	assert.Equal(t, 1, commands["delete-namespace"])

@@ -66,10 +66,9 @@ func (j *journal) record(o *object, command string, key runnerapi.Key, about map
 }
 
 // act does something of a source to another object, with its records: one before, where the policy
-// requires that.
-func (j *journal) act(ctx context.Context, o *object, command string, key runnerapi.Key, about map[string]string, do func() error) error {
-	r := j.record(o, command, key, about)
-	if j.begin != nil {
+// requires that. What failed before, and fails again, has its records.
+func (j *journal) act(ctx context.Context, r runnerapi.AuditRecord, failedBefore bool, do func() error) error {
+	if j.begin != nil && !failedBefore {
 		begun := r
 		begun.Outcome, begun.Status = runnerapi.AuditBegun, 0
 		if err := j.begin(ctx, begun); err != nil {
@@ -81,7 +80,7 @@ func (j *journal) act(ctx context.Context, o *object, command string, key runner
 		e := asSourceError(err)
 		r.Outcome, r.Status, r.Code, r.Message = runnerapi.AuditFailed, http.StatusUnprocessableEntity, runnerapi.Code(e.Code), e.Message
 	}
-	if j.audit != nil {
+	if j.audit != nil && (err == nil || !failedBefore) {
 		j.audit(r)
 	}
 	return err
