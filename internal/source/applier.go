@@ -178,18 +178,23 @@ func (a *applier) secret(ctx context.Context, o *object, name string) (map[strin
 	if err != nil {
 		return nil, err
 	}
-	found, err := api.objects.Resource(secrets).Namespace(home).Get(ctx, name, metav1.GetOptions{})
+	s, err := readSecret(ctx, api, home, name)
+	return s.Data, err
+}
+
+// readSecret reads a Secret. Its errors quote nothing of the content.
+func readSecret(ctx context.Context, api *api, namespace, name string) (s corev1.Secret, err error) {
+	found, err := api.objects.Resource(secrets).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, &git.Error{Reason: git.Credentials, Message: fmt.Sprintf("there is no Secret %s in namespace %s", name, home), Fix: "make it: pipeops-runner secret set AGENT " + name}
+		return s, &git.Error{Reason: git.Credentials, Message: fmt.Sprintf("there is no Secret %s in namespace %s", name, namespace), Fix: "make it: pipeops-runner secret set AGENT " + name}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the Secret of source %s: %w", o.key(), err)
+		return s, fmt.Errorf("read Secret %s/%s: %w", namespace, name, err)
 	}
-	var s corev1.Secret
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, &s); err != nil {
-		return nil, fmt.Errorf("read the Secret of source %s: its content has another form", o.key()) // the error may quote it
+		return s, fmt.Errorf("read Secret %s/%s: its content has another form", namespace, name) // the error may quote it
 	}
-	return s.Data, nil
+	return s, nil
 }
 
 // bringApp deploys the App of a file, and returns its generation.

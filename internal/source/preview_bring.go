@@ -87,16 +87,9 @@ func (p *previews) copySecret(ctx context.Context, o *object, name, namespace st
 	if err != nil {
 		return err
 	}
-	found, err := api.objects.Resource(secrets).Namespace(o.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return problem.Errorf(problem.NotFound, "make it: pipeops-runner secret set AGENT "+name, "there is no Secret %s in namespace %s", name, o.Namespace).WithField("previews.secrets")
-	}
+	from, err := readSecret(ctx, api, o.Namespace, name)
 	if err != nil {
-		return kubeproblem.From(err, "reading Secret "+name)
-	}
-	var from corev1.Secret
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, &from); err != nil {
-		return fmt.Errorf("read Secret %s: its content has another form", name) // the error may quote it
+		return err
 	}
 	if from.Type == corev1.SecretTypeServiceAccountToken {
 		return problem.Errorf(problem.Invalid, "leave it out", "Secret %s is the token of a service account of its namespace", name).WithField("previews.secrets")

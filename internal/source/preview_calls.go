@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 
@@ -107,9 +106,7 @@ func (k *Keeper) approve(ctx context.Context, sources dynamic.ResourceInterface,
 	if err != nil {
 		return nil, err
 	}
-	if u, err = sources.Update(ctx, next, metav1.UpdateOptions{DryRun: dry(opts), FieldManager: objectmeta.FieldManager}); apierrors.IsNotFound(err) {
-		return nil, problem.Errorf(problem.NotFound, "check the name and the namespace", "there is no source %s", key)
-	} else if err != nil {
+	if u, err = sources.Update(ctx, next, metav1.UpdateOptions{DryRun: dry(opts), FieldManager: objectmeta.FieldManager}); err != nil {
 		return nil, err
 	}
 	return read(u)

@@ -44,7 +44,7 @@ func (a *applier) home(ctx context.Context, api *api, o *object) (string, error)
 			return of.Namespace, nil
 		}
 	}
-	return "", &git.Error{Reason: git.Credentials, Message: fmt.Sprintf("it is no preview of source %s as that is now", of.Key()), Fix: "wait: the agent updates its previews"}
+	return "", &git.Error{Reason: git.Credentials, Message: fmt.Sprintf("its spec is not the one that source %s gives its previews", of.Key()), Fix: "wait: the agent updates its previews"}
 }
 
 // ingressOfPreview returns how a preview is reached: its App has a host of its own below the
@@ -85,7 +85,7 @@ func commentOf(want commitState) string {
 	return fmt.Sprintf("Preview of %s: %s", want.commit, forge.Code(want.description))
 }
 
-// retire tells the forge that what a source has deployed is about to go.
+// retire tells the forge that what a source has deployed is about to be deleted.
 func (r *reporter) retire(ctx context.Context, key runnerapi.Key) {
 	n, known := r.newest(key)
 	if !known || n.report.Deployment == nil {

@@ -64,8 +64,8 @@ func (p *previews) reconcile(ctx context.Context, o *object) (*runnerapi.SourceP
 	s := &runnerapi.SourcePreviewsStatus{Observed: o.wanted(), CheckedAt: p.stamp(p.now()), Items: before.Items}
 	requests, err := p.requests(ctx, o)
 	if err != nil {
-		s.Error = dated(asSourceError(err), before.Error, s.CheckedAt)
-		if before.Error == nil {
+		s.Error = asSourceError(err)
+		if isNew := date(s.Error, before.Error, s.CheckedAt); isNew {
 			p.log.Warn().Err(err).Stringer("source", o.key()).Msg("failed to list the pull requests of a source; its previews stay as they are")
 		}
 		return s, min(every, max(soon, pauseAfter(err, 1)))
@@ -206,8 +206,8 @@ func (p *previews) apply(ctx context.Context, o *object, items []runnerapi.Sourc
 			item.Error = nil
 			continue
 		}
-		e := dated(asSourceError(err), item.Error, p.stamp(p.now()))
-		if item.Error == nil || item.Error.Message != e.Message {
+		e := asSourceError(err)
+		if isNew := date(e, item.Error, p.stamp(p.now())); isNew {
 			p.log.Warn().Err(err).Stringer("source", o.key()).Int64("request", item.Number).Msg("failed to make the preview of a pull request; retrying")
 		}
 		item.State, item.Error = runnerapi.PreviewFailed, e
@@ -220,15 +220,6 @@ func (p *previews) apply(ctx context.Context, o *object, items []runnerapi.Sourc
 // deleted does.
 func temporary(e runnerapi.SourceError) bool {
 	return problem.Errorf(problem.Code(e.Code), "", "").Passing()
-}
-
-// dated returns an error with the time when it was seen first.
-func dated(e, before *runnerapi.SourceError, now string) *runnerapi.SourceError {
-	e.Since = now
-	if before != nil && before.Code == e.Code && before.Message == e.Message {
-		e.Since = before.Since
-	}
-	return e
 }
 
 // approvals returns the commits of forks that may have a preview, by the number of their requests.

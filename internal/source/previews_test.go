@@ -343,7 +343,7 @@ func TestPreviews_Credentials(t *testing.T) {
 		await.Until(t, what+" is refused", func() bool {
 			s, err := p.keeper.Get(t.Context(), runnerapi.Key{Namespace: o.GetNamespace(), Name: o.GetName()})
 			require.NoError(t, err)
-			return s.Status.Error != nil && strings.Contains(s.Status.Error.Message, "is no preview of source")
+			return s.Status.Error != nil && strings.Contains(s.Status.Error.Message, "is not the one that source")
 		})
 	}
 	require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))

@@ -43,3 +43,14 @@ func asSourceError(err error) *runnerapi.SourceError {
 	}
 	return &runnerapi.SourceError{Code: string(problem.Internal), Message: "the agent failed", Fix: "look at the agent's log"}
 }
+
+// date writes into an error since when there is that error, and reports whether it is another one
+// than before.
+func date(e, before *runnerapi.SourceError, now string) (isNew bool) {
+	e.Since = now
+	if before == nil || before.Code != e.Code || before.Message != e.Message || before.Commit != e.Commit {
+		return true
+	}
+	e.Since = before.Since
+	return false
+}

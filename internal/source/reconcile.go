@@ -119,10 +119,8 @@ func (r *reconciler) failed(o *object, s runnerapi.SourceStatus, out brought, er
 	if e.Code == string(problem.Internal) {
 		r.log.Error().Err(err).Stringer("source", o.key()).Msg("reconciling a source failed for an unknown reason")
 	}
-	e.Commit, e.Since = out.commit, s.CheckedAt
-	if before := o.Status.Error; before != nil && before.Code == e.Code && before.Message == e.Message && before.Commit == e.Commit {
-		e.Since = before.Since
-	} else {
+	e.Commit = out.commit
+	if isNew := date(e, o.Status.Error, s.CheckedAt); isNew {
 		r.journal.note(o, out, e)
 	}
 	s.Phase, s.Error, s.Health = runnerapi.SourceFailed, e, nil

@@ -206,10 +206,8 @@ func (r *reporter) deliver(ctx context.Context, n news, want commitState) time.D
 	n.failures++
 	wait := pauseAfter(err, n.failures)
 	e := asSourceError(err)
-	e.Commit, e.Since = want.commit, r.stamp()
-	if before := n.report.Error; before != nil && before.Code == e.Code && before.Message == e.Message {
-		e.Since = before.Since
-	} else {
+	e.Commit = want.commit
+	if isNew := date(e, n.report.Error, r.stamp()); isNew {
 		r.log.Warn().Err(err).Stringer("source", n.source.key()).Str("commit", want.commit).Msg("failed to report the state of a commit; retrying")
 	}
 	n.report.Error, n.report.RetryAt = e, r.now().Add(wait).UTC().Format(time.RFC3339)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -52,3 +53,11 @@ func (c *client) comment(ctx context.Context, number int64, id *int64, text stri
 	*id = made.ID
 	return err
 }
+
+// Code returns a text as code in Markdown, in which it mentions no one and links nowhere.
+func Code(text string) string {
+	return "`" + strings.ReplaceAll(clip(text, maxComment), "`", "'") + "`"
+}
+
+// maxComment bounds a text in a comment.
+const maxComment = 1000

@@ -222,11 +222,3 @@ func Retire(ctx context.Context, remote git.Remote, r Repository, c Credentials,
 	}
 	return at.post(ctx, at.project()+"/environments/"+strconv.FormatInt(of.Environment.ID, 10)+"/stop", map[string]any{}, nil)
 }
-
-// Code returns a text as code in Markdown, in which it mentions no one and links nowhere.
-func Code(text string) string {
-	return "`" + strings.ReplaceAll(clip(text, maxComment), "`", "'") + "`"
-}
-
-// maxComment bounds a text in a comment.
-const maxComment = 1000

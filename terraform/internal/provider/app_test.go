@@ -126,7 +126,7 @@ func TestApp_Life(t *testing.T) {
 	config["wait"], config["timeouts"] = nil, object{"update": "1m"}
 	generation := f.app("web").Generation
 	made = f.put(appKind, made, config)
-	assert.Equal(t, generation, f.app("web").Generation, "how the provider waits is no change of the App")
+	assert.Equal(t, generation, f.app("web").Generation, "how the provider waits does not change the App")
 
 	known := f.imported(appKind, "production/web")
 	assert.Equal(t, "shop/production/web", text(t, known.value, "id"))
