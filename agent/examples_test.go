@@ -72,7 +72,7 @@ metadata: {namespace: ` + kubetest.AgentNamespace + `, name: pipeops-policy}
 data:
   policy.yaml: |
     rules: [{name: all, commands: ["*", exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api,
-        put-release, rollback-release, delete-release, put-build, put-source, approve-preview], kinds: ["*"], hosts: ["*"], annotations: ["*"], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]
+        put-release, rollback-release, delete-release, put-build, put-source, approve-preview, approve-promotion], kinds: ["*"], hosts: ["*"], annotations: ["*"], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]
 `} {
 		s.env.Apply(t, manifest)
 	}
@@ -177,6 +177,11 @@ func (s *shop) arrange(t *testing.T, c runnerapi.Call) {
 	switch c.ID {
 	case "rollback-source":
 		s.appliedCommits(t)
+	case "approve-promotion":
+		_, err := s.env.Cluster.Kubectl(t.Context(), "-n", "production", "patch", "sources.pipeops.io", "web", "--type", "merge", "-p",
+			`{"spec":{"promote":{"from":"staging","approval":true}}}`)
+		require.NoError(t, err)
+		s.seen(t, `{"promotion":{"from":"production/staging","candidate":"0a1b2c3d4e5f60718293a4b5c6d7e8f901234567"}}`)
 	case "list-source-previews", "approve-preview":
 		s.openRequest(t)
 	}

@@ -89,9 +89,10 @@ func Calls() map[string][]Right {
 		"sync-source":     {admitted, forSources(sources, "patch")},
 		"rollback-source": {admitted, forSources(sources, "get", "update")},
 		"delete-source":   {admitted, forSources(sources, "get", "delete")},
-		"approve-preview": {admitted, forSources(sources, "get", "update")},
 		"list-sources":    {admitted, forSources(sources, "list")},
 
+		"approve-promotion":    {admitted, forSources(sources, "get", "update")},
+		"approve-preview":      {admitted, forSources(sources, "get", "update")},
 		"list-source-previews": {admitted, forSources(sources, "get"), on(apps, "get")},
 
 		"get-cluster":     {on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")},

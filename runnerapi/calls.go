@@ -316,6 +316,10 @@ func Calls() []Call {
 			`{"commit":"0a1b2c3d4e5f"}`,
 			"pipeops-runner source rollback shop web",
 		}, {
+			"POST", sourceRoute + "/promotion/approve", "approve-promotion", Named, []string{"Sources().ApprovePromotion"}, "source approve", same,
+			`{"commit":"0a1b2c3d4e5f60718293a4b5c6d7e8f901234567"}`,
+			"pipeops-runner source approve shop web --commit 0a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
+		}, {
 			"GET", sourceRoute + "/previews", "list-source-previews", Reads, []string{"Sources().Previews"}, "source previews list", read, "",
 			"pipeops-runner source previews list shop web",
 		}, {

@@ -88,11 +88,6 @@ type SourcePreviewList struct {
 	Error     *SourceError    `json:"error,omitempty" doc:"Why the forge gave no requests; absent once it did."`
 }
 
-// PreviewApproval allows a preview of a fork's commit.
-type PreviewApproval struct {
-	Commit string `json:"commit" minLength:"40" maxLength:"40" pattern:"^[0-9a-f]{40}$" doc:"The commit that was looked at: another one needs another approval."`
-}
-
 // PreviewNamespace returns the namespace of the preview of a request.
 func PreviewNamespace(source Key, number int64) string {
 	n := strconv.FormatInt(number, 10)

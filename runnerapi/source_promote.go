@@ -14,6 +14,8 @@ const maxPromotionAfter = 7 * 24 * time.Hour
 type SourcePromotion struct {
 	From  string `json:"from" minLength:"1" maxLength:"117" pattern:"^([a-z0-9]([a-z0-9-]*[a-z0-9])?/)?[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"The other source: NAME in the same namespace, or NAMESPACE/NAME. It follows the same url, and the Runner that puts this source may read it (get-source)." example:"web-staging"`
 	After string `json:"after,omitempty" maxLength:"16" pattern:"^([0-9]+(s|m|h))+$" doc:"How long the other source is Ready with the commit, without a break, before this one follows: up to 168h; at once when empty." example:"30m"`
+	// Approval is beside After: both have to be met.
+	Approval bool `json:"approval,omitempty" doc:"A commit waits besides until a Runner approves it (approve-promotion)."`
 }
 
 // SourcePromotionStatus is which commit was promoted, and which one is to be.
@@ -24,8 +26,14 @@ type SourcePromotionStatus struct {
 	PromotedAt string `json:"promotedAt,omitempty" doc:"When it was promoted (RFC 3339)."`
 	Candidate  string `json:"candidate,omitempty" doc:"The commit that the other source has applied, and that waits."`
 	ReadySince string `json:"readySince,omitempty" doc:"Since when the other source has been Ready with the candidate (RFC 3339); absent while it is not."`
-	DueAt      string `json:"dueAt,omitempty" doc:"When the candidate is promoted if the other source stays Ready (RFC 3339)."`
+	DueAt      string `json:"dueAt,omitempty" doc:"When the candidate is promoted if the other source stays Ready, and if it is approved where it has to be (RFC 3339)."`
+	Approved   bool   `json:"approved,omitempty" doc:"A Runner has approved the candidate."`
 	Message    string `json:"message,omitempty" doc:"What is awaited; absent if nothing is."`
+}
+
+// CommitApproval approves one commit: a preview of a fork's, or a promotion.
+type CommitApproval struct {
+	Commit string `json:"commit" minLength:"40" maxLength:"40" pattern:"^[0-9a-f]{40}$" doc:"The commit that was looked at: another one needs another approval."`
 }
 
 // Source returns the other source of one in this namespace.

@@ -41,7 +41,7 @@ const (
 	Sync        = "pipeops.io/sync"         // on a source: the call that asked to look at it now
 	Look        = "pipeops.io/look"         // on a source: the number of the last look that a webhook requested
 	RolledBack  = "pipeops.io/rolled-back"  // on a source: the commit that it is to be held at
-	Approvals   = "pipeops.io/approvals"    // on a source: the commits of forks that may have a preview
+	Approvals   = "pipeops.io/approvals"    // on a source: the commit that may be promoted, and those of forks that may have a preview
 	PreviewOf   = "pipeops.io/preview-of"   // on a namespace: the source whose preview it is for
 	Stopped     = "pipeops.io/stopped"      // on a workload of a set or a release: why the agent stopped its rollout
 	Adopted     = "pipeops.io/adopted"      // on an App: what it took over that was there before

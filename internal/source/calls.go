@@ -139,6 +139,39 @@ func (k *Keeper) put(ctx context.Context, sources dynamic.ResourceInterface, key
 	return read(u)
 }
 
+// update changes a source that is there. It writes nothing if change returns false.
+func (k *Keeper) update(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions, change func(*object) (bool, error)) (o *object, err error) {
+	sources, err := k.cluster.on(ctx, key.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	err = k.races.Run(ctx, key.String(), func() error {
+		u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if o, err = read(u); err != nil {
+			return err
+		}
+		if o.Annotations == nil {
+			o.Annotations = map[string]string{}
+		}
+		if changed, err := change(o); err != nil || !changed {
+			return err
+		}
+		next, err := o.write()
+		if err != nil {
+			return err
+		}
+		if u, err = sources.Update(ctx, next, metav1.UpdateOptions{DryRun: dry(opts), FieldManager: objectmeta.FieldManager}); err != nil {
+			return err
+		}
+		o, err = read(u)
+		return err
+	})
+	return o, err
+}
+
 func dry(opts runnerapi.WriteOptions) []string {
 	if opts.DryRun {
 		return []string{metav1.DryRunAll}

@@ -109,7 +109,7 @@ func (k *Keeper) markLook(ctx context.Context, l Look) error {
 	if o.Annotations[objectmeta.Look] == number || l.Commit != "" && o.observed() && o.Status.Attempted == l.Commit {
 		return nil
 	}
-	if err := k.mayLook(o, l.Runner); err != nil {
+	if err := k.reconciler.applier.mayLook(o, l.Runner); err != nil {
 		k.config.Log.Info().Err(err).Stringer("source", l.Source).Str("runner", l.Runner).Msg("ignoring a push event: its webhook's Runner may not sync the source")
 		return nil
 	}
@@ -124,9 +124,9 @@ func (k *Keeper) markLook(ctx context.Context, l Look) error {
 
 // mayLook reports whether a Runner may have the agent look at a source: the one that put it, and
 // those that may sync it.
-func (k *Keeper) mayLook(o *object, runner string) error {
+func (a *applier) mayLook(o *object, runner string) error {
 	if o.caller().Runner == runner {
 		return nil
 	}
-	return k.reconciler.applier.decided(runnerapi.Intent{Command: syncSource, Access: runnerapi.Named, Runner: runner, Namespace: o.Namespace, Name: o.Name})
+	return a.decided(runnerapi.Intent{Command: syncSource, Access: runnerapi.Named, Runner: runner, Namespace: o.Namespace, Name: o.Name})
 }

@@ -2,14 +2,9 @@ package source
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
-
-	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -57,59 +52,18 @@ func (k *Keeper) describe(ctx context.Context, key runnerapi.Key, item *runnerap
 }
 
 // ApprovePreview implements backend.Sources.
-func (k *Keeper) ApprovePreview(ctx context.Context, key runnerapi.Key, number int64, approval runnerapi.PreviewApproval, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
-	sources, err := k.cluster.on(ctx, key.Namespace)
-	if err != nil {
-		return runnerapi.Source{}, err
-	}
-	var o *object
-	err = k.races.Run(ctx, key.String(), func() error {
-		var err error
-		o, err = k.approve(ctx, sources, key, number, approval.Commit, opts)
-		return err
+func (k *Keeper) ApprovePreview(ctx context.Context, key runnerapi.Key, number int64, approval runnerapi.CommitApproval, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+	return k.approve(ctx, key, opts, func(o *object, a *approvals) error {
+		if err := o.mayApprove(number, approval.Commit); err != nil {
+			return err
+		}
+		maps.DeleteFunc(a.Requests, func(number int64, _ string) bool { return o.request(number) == nil })
+		if a.Requests == nil {
+			a.Requests = map[int64]string{}
+		}
+		a.Requests[number] = approval.Commit
+		return nil
 	})
-	if err != nil {
-		return runnerapi.Source{}, explain(err, key, "writing")
-	}
-	k.Wake()
-	return o.wire(), nil
-}
-
-// approve keeps an approval on the source. Approvals of requests that are closed go.
-func (k *Keeper) approve(ctx context.Context, sources dynamic.ResourceInterface, key runnerapi.Key, number int64, commit string, opts runnerapi.WriteOptions) (*object, error) {
-	u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	o, err := read(u)
-	if err != nil {
-		return nil, err
-	}
-	if err := o.mayApprove(number, commit); err != nil {
-		return nil, err
-	}
-	approved := o.approvals()
-	if approved == nil {
-		approved = map[int64]string{}
-	}
-	maps.DeleteFunc(approved, func(number int64, _ string) bool { return o.request(number) == nil })
-	approved[number] = commit
-	text, err := json.Marshal(approved)
-	if err != nil {
-		return nil, err
-	}
-	if o.Annotations == nil {
-		o.Annotations = map[string]string{}
-	}
-	o.Annotations[objectmeta.Approvals] = string(text)
-	next, err := o.write()
-	if err != nil {
-		return nil, err
-	}
-	if u, err = sources.Update(ctx, next, metav1.UpdateOptions{DryRun: dry(opts), FieldManager: objectmeta.FieldManager}); err != nil {
-		return nil, err
-	}
-	return read(u)
 }
 
 // request returns an open request of the source; nil if the agent has seen none of this number.

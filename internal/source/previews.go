@@ -3,7 +3,6 @@ package source
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -138,7 +137,7 @@ func (p *previews) requests(ctx context.Context, o *object) ([]forge.Request, er
 // plan returns what is to become of each request.
 func (p *previews) plan(o *object, before []runnerapi.SourcePreview, requests []forge.Request) []runnerapi.SourcePreview {
 	slices.SortFunc(requests, func(a, b forge.Request) int { return cmp.Compare(b.Number, a.Number) })
-	approved, now := o.approvals(), p.now()
+	approved, now := o.approvals().Requests, p.now()
 	var own, forks []runnerapi.SourcePreview
 	for _, r := range requests {
 		item := runnerapi.SourcePreview{Number: r.Number, Branch: r.Branch, Commit: r.Commit, Fork: r.Fork, Since: p.stamp(now)}
@@ -220,15 +219,6 @@ func (p *previews) apply(ctx context.Context, o *object, items []runnerapi.Sourc
 // deleted does.
 func temporary(e runnerapi.SourceError) bool {
 	return problem.Errorf(problem.Code(e.Code), "", "").Passing()
-}
-
-// approvals returns the commits of forks that may have a preview, by the number of their requests.
-func (o *object) approvals() map[int64]string {
-	approved := map[int64]string{}
-	if json.Unmarshal([]byte(o.Annotations[objectmeta.Approvals]), &approved) != nil {
-		return nil // there are none, or others wrote it
-	}
-	return approved
 }
 
 // remove deletes the previews of a source that are not to be kept. It reports whether one could not

@@ -250,7 +250,7 @@ func TestPreviews_Forks(t *testing.T) {
 	assert.Len(t, p.namespaces(), 1)
 
 	approve := func(number int64, commit string) error {
-		_, err := p.keeper.ApprovePreview(t.Context(), p.key("web"), number, runnerapi.PreviewApproval{Commit: commit}, runner)
+		_, err := p.keeper.ApprovePreview(t.Context(), p.key("web"), number, runnerapi.CommitApproval{Commit: commit}, runner)
 		return err
 	}
 	assert.True(t, problem.Is(approve(2, own), problem.Conflict), "it is not the request's commit")

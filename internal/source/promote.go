@@ -65,7 +65,7 @@ func (r *reconciler) promoted(ctx context.Context, o *object) promotion {
 func (r *reconciler) await(ctx context.Context, o, up *object, s *runnerapi.SourcePromotionStatus) time.Duration {
 	commit, now := up.Status.Commit, r.now()
 	if commit != s.Commit {
-		s.Candidate = commit
+		s.Candidate, s.Approved = commit, o.approvals().Promotion == commit
 	}
 	since, ready := up.readySince()
 	if !ready {
@@ -85,6 +85,10 @@ func (r *reconciler) await(ctx context.Context, o, up *object, s *runnerapi.Sour
 	if left := due.Sub(now); left > 0 {
 		s.Message = fmt.Sprintf("promotes commit %.12s at %s if source %s stays Ready", commit, s.DueAt, s.From)
 		return left
+	}
+	if o.Spec.Promote.Approval && !s.Approved {
+		s.Message = "waits until commit " + commit + " is approved: pipeops-runner source approve"
+		return 0
 	}
 	// The status may be from before the agent was restarted.
 	phase, _, err := r.health(ctx, up)

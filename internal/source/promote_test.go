@@ -192,6 +192,51 @@ func TestPromotion_After(t *testing.T) {
 	assert.Equal(t, one, status.Commit, "what was applied stays")
 }
 
+// TestPromotion_Approval promotes what was approved, and no other commit.
+func TestPromotion_Approval(t *testing.T) {
+	t.Parallel()
+	p, repo := openRepository(t)
+	approve := func(commit string, opts runnerapi.WriteOptions) error {
+		_, err := p.keeper.ApprovePromotion(t.Context(), p.key("prod"), runnerapi.CommitApproval{Commit: commit}, opts)
+		return err
+	}
+	waits := func(commit string) {
+		t.Helper()
+		p.becomes("prod", func() {}, func(c *assert.CollectT, s runnerapi.SourceStatus) {
+			if assert.NotNil(c, s.Promotion) {
+				assert.Equal(c, commit, s.Promotion.Candidate)
+				assert.Contains(c, s.Promotion.Message, "is approved")
+			}
+		})
+	}
+	one := stages(repo, "first")
+	p.put("staging", staging)
+	spec := prod("staging", "")
+	p.put("prod", spec)
+	p.reaches("prod", one, func() {})
+	assert.True(t, problem.Is(approve(one, runner), problem.Conflict), "it needs none")
+	spec.Promote.Approval = true
+	p.put("prod", spec)
+	assert.Equal(t, one, p.settled("prod").Commit, "what was promoted stays")
+	assert.True(t, problem.Is(approve(one, runner), problem.Conflict), "none waits")
+
+	two := stages(repo, "second")
+	p.sync("staging")
+	waits(two)
+	assert.True(t, problem.Is(approve(one, runner), problem.Conflict), "another one waits")
+	require.NoError(t, approve(two, runnerapi.WriteOptions{Caller: runner.Caller, DryRun: true}))
+	assert.Equal(t, one, p.settled("prod").Commit)
+	three := stages(repo, "third")
+	require.NoError(t, approve(two, runner))
+	p.reaches("prod", two, func() {})
+	p.sync("staging")
+	waits(three)
+	assert.Equal(t, two, p.settled("prod").Commit)
+	assert.True(t, problem.Is(approve(two, runner), problem.Conflict))
+	require.NoError(t, approve(three, runner))
+	p.reaches("prod", three, func() {})
+}
+
 // TestPromotion_NotGiven meets a server that gives only what its refs name.
 func TestPromotion_NotGiven(t *testing.T) {
 	t.Parallel()

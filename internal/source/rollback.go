@@ -6,9 +6,6 @@ import (
 	"errors"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
-
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
@@ -18,15 +15,13 @@ import (
 // Rollback implements backend.Sources: it leaves the commit on the source, where the replica which
 // leads finds it. A dry run gets the commit and tries all of it.
 func (k *Keeper) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.SourceRollback, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
-	sources, err := k.cluster.on(ctx, key.Namespace)
-	if err != nil {
-		return runnerapi.Source{}, err
-	}
-	var o *object
-	err = k.races.Run(ctx, key.String(), func() error {
-		var err error
-		o, err = k.rollBack(ctx, sources, key, to, opts)
-		return err
+	o, err := k.update(ctx, key, opts, func(o *object) (bool, error) {
+		if !objectmeta.RecordCommand(o, opts.Command) {
+			return false, nil
+		}
+		commit, err := o.earlier(to)
+		o.Annotations[objectmeta.RolledBack], o.Annotations[objectmeta.Sync] = commit, k.mark(opts)
+		return true, err
 	})
 	if err != nil {
 		return runnerapi.Source{}, explain(err, key, "rolling back")
@@ -38,33 +33,6 @@ func (k *Keeper) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.S
 	}
 	k.Wake()
 	return o.wire(), nil
-}
-
-func (k *Keeper) rollBack(ctx context.Context, sources dynamic.ResourceInterface, key runnerapi.Key, to runnerapi.SourceRollback, opts runnerapi.WriteOptions) (*object, error) {
-	u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	o, err := read(u)
-	if err != nil || !objectmeta.RecordCommand(o, opts.Command) {
-		return o, err
-	}
-	commit, err := o.earlier(to)
-	if err != nil {
-		return nil, err
-	}
-	if o.Annotations == nil {
-		o.Annotations = map[string]string{}
-	}
-	o.Annotations[objectmeta.RolledBack], o.Annotations[objectmeta.Sync] = commit, k.mark(opts)
-	next, err := o.write()
-	if err != nil {
-		return nil, err
-	}
-	if u, err = sources.Update(ctx, next, metav1.UpdateOptions{DryRun: dry(opts), FieldManager: objectmeta.FieldManager}); err != nil {
-		return nil, err
-	}
-	return read(u)
 }
 
 // earlier returns the commit to go back to. It is one that was applied: who may roll back may not

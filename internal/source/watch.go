@@ -176,7 +176,7 @@ func (k *Keeper) handler() cache.ResourceEventHandler {
 }
 
 // asked returns who put a source, by which call, and what requested a look last: a call, a push, or
-// an approval of a preview.
+// an approval.
 func asked(u *unstructured.Unstructured) [5]string {
 	a := u.GetAnnotations()
 	return [5]string{a[objectmeta.ChangedBy], a[objectmeta.RequestID], a[objectmeta.Sync], a[objectmeta.Look], a[objectmeta.Approvals]}

@@ -36,13 +36,18 @@ func (s Sources) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.S
 	return fetch[runnerapi.Source](ctx, s.core, objectRequest("rollback-source", key).send(to).write(opts))
 }
 
+// ApprovePromotion allows the promotion of a commit that waits for it.
+func (s Sources) ApprovePromotion(ctx context.Context, key runnerapi.Key, approval runnerapi.CommitApproval, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+	return fetch[runnerapi.Source](ctx, s.core, objectRequest("approve-promotion", key).send(approval).write(opts))
+}
+
 // Previews reads the open pull requests of a source's repository, and their previews.
 func (s Sources) Previews(ctx context.Context, key runnerapi.Key) (runnerapi.SourcePreviewList, error) {
 	return fetch[runnerapi.SourcePreviewList](ctx, s.core, objectRequest("list-source-previews", key))
 }
 
 // ApprovePreview allows a preview of a fork's commit.
-func (s Sources) ApprovePreview(ctx context.Context, key runnerapi.Key, number int64, approval runnerapi.PreviewApproval, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+func (s Sources) ApprovePreview(ctx context.Context, key runnerapi.Key, number int64, approval runnerapi.CommitApproval, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
 	r := newRequest("approve-preview", key.Namespace, key.Name, strconv.FormatInt(number, 10))
 	return fetch[runnerapi.Source](ctx, s.core, r.send(approval).write(opts))
 }

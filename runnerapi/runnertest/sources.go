@@ -131,8 +131,13 @@ func (b fakeSources) Previews(ctx context.Context, key runnerapi.Key) (runnerapi
 	}}}, nil
 }
 
+// ApprovePromotion implements backend.Sources.
+func (b fakeSources) ApprovePromotion(ctx context.Context, key runnerapi.Key, _ runnerapi.CommitApproval, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+	return b.source(ctx, Call{Verb: "Sources.ApprovePromotion", Key: key, WriteOptions: opts})
+}
+
 // ApprovePreview implements backend.Sources.
-func (b fakeSources) ApprovePreview(ctx context.Context, key runnerapi.Key, _ int64, _ runnerapi.PreviewApproval, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+func (b fakeSources) ApprovePreview(ctx context.Context, key runnerapi.Key, _ int64, _ runnerapi.CommitApproval, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
 	return b.source(ctx, Call{Verb: "Sources.ApprovePreview", Key: key, WriteOptions: opts})
 }
 

@@ -37,6 +37,8 @@ func (s *sourceCalls) routes() {
 	register(s.calls, alsoRefuses(operation("rollback-source", "Git", "Roll a Git source back",
 		"Applies a commit that was applied before, by default the one before the current one, and holds the source there until there is a commit newer than the newest of now. "+
 			"sync-source and put-source end the hold. A dry run gets the commit and tries all of it. With an Idempotency-Key it is done once, however often it is sent.", request.MaxSmallBody), http.StatusNotImplemented), s.rollbackSource)
+	register(s.calls, alsoRefuses(operation("approve-promotion", "Git", "Allow the promotion of a commit",
+		"With promote.approval, a Git source follows another one's commit only once a Runner has approved it, by all its digits. The customer's policy has to name this command.", request.MaxSmallBody), http.StatusNotImplemented), s.approvePromotion)
 	register(s.calls, alsoRefuses(operation("list-source-previews", "Git", "List the previews of a Git source",
 		"The open pull or merge requests of its repository, with where they are deployed, or why they are not.", 0), http.StatusNotImplemented), s.listPreviews)
 	register(s.calls, alsoRefuses(operation("approve-preview", "Git", "Allow a preview of a fork's commit",
@@ -96,6 +98,15 @@ func (s *sourceCalls) rollbackSource(ctx context.Context, in *struct {
 	return &sourceOutput{Body: source}, err
 }
 
+func (s *sourceCalls) approvePromotion(ctx context.Context, in *struct {
+	params.Object
+	params.Write
+	Body runnerapi.CommitApproval
+}) (*sourceOutput, error) {
+	source, err := s.sources.ApprovePromotion(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
+	return &sourceOutput{Body: source}, err
+}
+
 func (s *sourceCalls) listPreviews(ctx context.Context, in *params.Object) (*previewListOutput, error) {
 	list, err := s.sources.Previews(ctx, objectKey(*in))
 	return &previewListOutput{Body: list}, err
@@ -105,7 +116,7 @@ func (s *sourceCalls) approvePreview(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 	Number int64 `path:"number" minimum:"1" doc:"Number of the pull or merge request."`
-	Body   runnerapi.PreviewApproval
+	Body   runnerapi.CommitApproval
 }) (*sourceOutput, error) {
 	source, err := s.sources.ApprovePreview(ctx, objectKey(in.Object), in.Number, in.Body, s.writeOptions(ctx, in.Write))
 	return &sourceOutput{Body: source}, err

@@ -255,7 +255,7 @@ func elsewhere(t *testing.T) (all []string) {
 	// that has the record of a host: TestHostCreate. In agent.TestExamples a fork has a request.
 	// TestDocs_GitAndBuilds has an earlier commit,
 	// and the control plane's TestExchange_Program an issuer of ID tokens.
-	for _, command := range []string{"cp", "node drain", "credentials --endorse", "host create", "source rollback", "source previews approve", "login --oidc"} {
+	for _, command := range []string{"cp", "node drain", "credentials --endorse", "host create", "source rollback", "source approve", "source previews approve", "login --oidc"} {
 		lines, err := harness.CommandLine(command)
 		require.NoError(t, err)
 		all = append(all, lines...)
@@ -298,7 +298,7 @@ func (s *shell) allow(t *testing.T) {
 	t.Helper()
 	policyBecomes(t, "active", map[string]string{
 		"policy.yaml": "rules: [{name: all, commands: ['*', adopt-app, exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api,\n" +
-			"  put-release, rollback-release, delete-release, put-build, put-source, approve-preview], kinds: ['*'], annotations: [greeting], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]",
+			"  put-release, rollback-release, delete-release, put-build, put-source, approve-preview, approve-promotion], kinds: ['*'], annotations: [greeting], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]",
 	})
 	grant(t, "node-rights.yaml")
 	grant(t, "kubernetes-api-rights.yaml")

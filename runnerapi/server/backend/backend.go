@@ -217,8 +217,10 @@ type Sources interface {
 	Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.SourceRollback, opts runnerapi.WriteOptions) (runnerapi.Source, error)
 	// Previews returns the open pull requests of the repository, and their previews.
 	Previews(ctx context.Context, key runnerapi.Key) (runnerapi.SourcePreviewList, error)
+	// ApprovePromotion allows the promotion of a commit that waits for it.
+	ApprovePromotion(ctx context.Context, key runnerapi.Key, approval runnerapi.CommitApproval, opts runnerapi.WriteOptions) (runnerapi.Source, error)
 	// ApprovePreview allows a preview of a fork's commit.
-	ApprovePreview(ctx context.Context, key runnerapi.Key, number int64, approval runnerapi.PreviewApproval, opts runnerapi.WriteOptions) (runnerapi.Source, error)
+	ApprovePreview(ctx context.Context, key runnerapi.Key, number int64, approval runnerapi.CommitApproval, opts runnerapi.WriteOptions) (runnerapi.Source, error)
 	// Delete stops following. What the source has brought stays; its previews end.
 	Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
 }

@@ -20,7 +20,7 @@ import (
 // NewSource returns the command source.
 func NewSource(a *cmdutil.CLI) *cobra.Command {
 	return cli.Group("source", "Manage the Git repositories that an agent follows",
-		newSourcePut(a), newSourceGet(a), newSourceList(a), newSourceSync(a), newSourceRollback(a), newSourceWebhook(a), newSourcePreviews(a), newSourceLogs(a), newSourceDelete(a))
+		newSourcePut(a), newSourceGet(a), newSourceList(a), newSourceSync(a), newSourceRollback(a), newSourceApprove(a), newSourceWebhook(a), newSourcePreviews(a), newSourceLogs(a), newSourceDelete(a))
 }
 
 func newSourcePut(a *cmdutil.CLI) *cobra.Command {
@@ -54,7 +54,8 @@ image there and deploys it by its digest. If the repository only has a Dockerfil
 gives the App's spec instead of --path.
 
 With --promote-from, the source follows no branch. It follows the commit that another source has
-applied, once that source has been Ready for the time of --after.
+applied, once that source has been Ready for the time of --after. With --approval, each commit waits
+for "source approve" besides.
 
 With --webhook, a push makes the agent look at once. See "source webhook set".
 

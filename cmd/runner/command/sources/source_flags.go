@@ -13,7 +13,7 @@ var FlagOf = map[string]string{ //nolint:gosec // names of flags
 	"name": "NAME", "url": "--url", "type": "--type", "path": "--path", "interval": "--interval", "credentials": "--secret", "prune": "--prune",
 	"forceConflicts": "--force-conflicts", "decryptionKeys": "--decrypt",
 	"ref": "--branch, --tag, --semver, --commit", "ref.branch": "--branch", "ref.tag": "--tag", "ref.semver": "--semver", "ref.commit": "--commit",
-	"promote": "--promote-from", "promote.from": "--promote-from", "promote.after": "--after",
+	"promote": "--promote-from", "promote.from": "--promote-from", "promote.after": "--after", "promote.approval": "--approval",
 	"app": "--app", "appSpec": "--app-file",
 	"chart": "--release, --values, --values-file", "chart.values": "--values", "chart.valuesFiles": "--values-file",
 	"build": "--image", "build.image": "--image", "build.namespace": "--build-namespace", "build.gitCredentials": "--git-credentials",

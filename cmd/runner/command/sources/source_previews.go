@@ -2,7 +2,6 @@ package sources
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -100,7 +99,7 @@ func errorRows(w io.Writer, about string, e *runnerapi.SourceError) {
 func newPreviewApprove(a *cmdutil.CLI) *cobra.Command {
 	var namespace string
 	var write cmdutil.Writing
-	var approval runnerapi.PreviewApproval
+	var approval runnerapi.CommitApproval
 	cmd := &cobra.Command{
 		Use: "approve [AGENT] NAME NUMBER --commit COMMIT", Short: "Allow a preview of a fork's commit",
 		Long: `Allow a preview of a commit of a fork. Look at the commit first: it runs in the cluster. Another
@@ -113,8 +112,8 @@ commit of the request needs another approval. The policy must name approve-previ
 			if err != nil || number < 1 {
 				return cli.Usage(fmt.Errorf("%s: expected the number of a pull or merge request", args[2]))
 			}
-			if approval.Commit == "" {
-				return cli.Usage(errors.New("--commit is needed: the commit that you have looked at, with all 40 digits"))
+			if err := commitGiven(approval); err != nil {
+				return err
 			}
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.On(cmd.Context(), args[0], func(ctx context.Context, t *cmdutil.Target) error {
@@ -129,6 +128,6 @@ commit of the request needs another approval. The policy must name approve-previ
 	}
 	cmdutil.NamespaceFlag(cmd, &namespace)
 	write.AddWriting(cmd)
-	cmd.Flags().StringVar(&approval.Commit, "commit", "", "commit of the request that may have a preview, with all 40 digits")
+	commitFlag(cmd, &approval)
 	return cmd
 }
