@@ -82,6 +82,7 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 			h.revokedAgents = answer.RevokedAgents[:min(len(answer.RevokedAgents), controlapi.MaxRevokedAgents)]
 			sources.SetRevoked(answer.RevokedRunnerNames)
 			sources.LookAt(looksOf(answer.Looks))
+			sources.SetPages(pagesAt(answer.Console, h.current.Load().AgentID))
 			h.news.tell(reason, answer.RevokedRunners, answer.Labels)
 			if answer.ResendApps {
 				engine.ResendApps()
@@ -103,6 +104,19 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 		if !h.beat.WaitFor(ctx, min(next, idle)) {
 			return nil
 		}
+	}
+}
+
+// pagesAt returns the pages of the console about an agent and its Apps; empty ones without a console.
+func pagesAt(console, agentID string) func(app runnerapi.Key) string {
+	return func(app runnerapi.Key) string {
+		switch {
+		case console == "":
+			return ""
+		case app == runnerapi.Key{}:
+			return console + controlapi.AgentPage(agentID)
+		}
+		return console + controlapi.AppPage(agentID, app.Namespace, app.Name)
 	}
 }
 

@@ -178,6 +178,8 @@ type HeartbeatAnswer struct {
 	// Looks come of push events of Git servers. A look changes nothing by itself:
 	// the agent gets the commit from the repository, as at each interval.
 	Looks []Look `json:"looks,omitempty" doc:"Git sources whose repositories the agent is to look at now. They come again until the agent has acknowledged them."`
+	// Console is where links in the agent's reports to Git servers go.
+	Console string `json:"console,omitempty" doc:"Address of the console for browsers."`
 	// Ticket lets the control plane notice that two processes go by one name.
 	Ticket string `json:"ticket,omitempty" doc:"To be sent with the next heartbeat."`
 	// CABundleHash is told always, CAs to a replica that reported another hash.

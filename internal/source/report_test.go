@@ -1,6 +1,7 @@
 package source_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,8 @@ func (r *reporting) reported(name string, good func(runnerapi.SourceReportStatus
 func TestReport_FollowsSource(t *testing.T) {
 	t.Parallel()
 	r := openReporting(t)
+	page := func(app runnerapi.Key) string { return "https://console.example.com/" + app.String() }
+	r.keeper.SetPages(page)
 	first := r.repo.Commit(map[string]string{"app.yaml": "image: registry.example.com/web:1\n"})
 	r.put("web", r.spec(runnerapi.SourceSpec{Type: runnerapi.SourceApp, Path: "app.yaml"}))
 	r.shows(first, "pending")
@@ -102,6 +105,7 @@ func TestReport_FollowsSource(t *testing.T) {
 	r.sync("web")
 	r.shows(bad, "failure")
 	assert.Contains(t, r.last().Description, "evil.example.com")
+	assert.Equal(t, page(r.key("web")), r.last().URL, "the cause is there")
 	r.shows(first, "pending", "error")
 	assert.Contains(t, r.forge.Sent()[3].Description, "superseded by commit "+bad[:12])
 
@@ -109,6 +113,10 @@ func TestReport_FollowsSource(t *testing.T) {
 	r.sync("web")
 	report := r.reported("web", func(s runnerapi.SourceReportStatus) bool { return s.State == runnerapi.ReportSuccess })
 	assert.Contains(t, r.last().Description, "ready: revision")
+	assert.Equal(t, "https://shop.example.com", r.last().URL)
+	assert.True(t, slices.ContainsFunc(r.forge.Sent(), func(s forgetest.Sent) bool {
+		return s.Deployment == 3 && s.URL == "https://shop.example.com" && s.Log == page(r.key("web"))
+	}))
 	assert.Equal(t, []string{first, bad, good}, r.forge.Deployments())
 	assert.Equal(t, good, report.Commit)
 	assert.NotEmpty(t, report.SucceededAt)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -48,6 +49,8 @@ type reporter struct {
 	work    workqueue.TypedDelayingInterface[runnerapi.Key]
 	lanes   *limit.Lanes[runnerapi.Key]
 	writes  limit.Locks // of a source's status
+
+	page atomic.Pointer[func(app runnerapi.Key) string]
 
 	mu   sync.Mutex
 	news map[runnerapi.Key]news
@@ -246,7 +249,7 @@ func (r *reporter) attempt(ctx context.Context, n *news, want commitState) error
 		return err
 	}
 	return r.report(ctx, n, to, forge.Report{
-		State: want.state, Commit: want.commit, Description: want.description, URL: want.url,
+		State: want.state, Commit: want.commit, Description: want.description, URL: want.url, Page: r.pageOf(o),
 	})
 }
 
@@ -322,6 +325,22 @@ func (r *reporter) urlOf(ctx context.Context, o *object) string {
 		return ""
 	}
 	return app.Status.PublicURLs[0]
+}
+
+// SetPages sets the function that returns the URL of the page about an App, for reports to forges.
+// Without an App, the page is that about the agent.
+func (k *Keeper) SetPages(page func(app runnerapi.Key) string) { k.reporter.page.Store(&page) }
+
+// pageOf returns the page about what a source brings; empty until it is known.
+func (r *reporter) pageOf(o *object) string {
+	page := r.page.Load()
+	switch {
+	case page == nil:
+		return ""
+	case o.Spec.Type != runnerapi.SourceApp:
+		return (*page)(runnerapi.Key{})
+	}
+	return (*page)(appKey(o))
 }
 
 // keep writes into the source's status what the forge has accepted, also while the agent stops.

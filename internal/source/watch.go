@@ -204,17 +204,12 @@ func (k *Keeper) ownerOf(key runnerapi.Key) limit.Owner {
 	return o
 }
 
-// gone reports whether a source went with its namespace.
-func (k *Keeper) gone(key runnerapi.Key, err error) bool {
-	return problem.Is(err, runnerapi.CodeNamespaceNotManaged) && k.watched.any() && k.watched.get(key) == nil
-}
-
 // look updates one source, and returns when to look again; 0 for not before it changes.
 func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	sources, err := k.cluster.on(ctx, key.Namespace)
-	if k.gone(key, err) {
+	if problem.Is(err, runnerapi.CodeNamespaceNotManaged) && k.watched.lacks(key) { // it went with its namespace
 		return k.forget(ctx, key)
 	}
 	if err != nil {

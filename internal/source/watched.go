@@ -22,11 +22,12 @@ func (w *watched) set(stores []cache.Store) {
 	w.stores = stores
 }
 
-// any reports whether something is watched.
-func (w *watched) any() bool {
+// lacks reports whether a source is not there; false while nothing is watched.
+func (w *watched) lacks(key runnerapi.Key) bool {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.stores) > 0
+	watching := len(w.stores) > 0
+	w.mu.Unlock()
+	return watching && w.get(key) == nil
 }
 
 // get returns a source; nil if there is none.

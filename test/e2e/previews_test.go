@@ -112,6 +112,11 @@ func TestPreviews_Public(t *testing.T) {
 	assert.Equal(t, runnerapi.PreviewNeedsApproval, all[0].State)
 	assert.NotContains(t, all[1].URL, "shop.example.com", "that is the real App's")
 
+	assert.True(t, slices.ContainsFunc(p.forge.Sent(), func(s forgetest.Sent) bool {
+		return s.Commit == commit && s.State == "pending" && strings.Contains(s.URL, "/console/agents/") &&
+			strings.HasSuffix(s.URL, "/app?app=web&namespace="+all[1].Namespace)
+	}), "the state links to the console's page about the App")
+
 	visitor, err := sys.Visitor(t.Context())
 	require.NoError(t, err)
 	began := time.Now()

@@ -36,6 +36,7 @@ const (
 // Sent is a state that the forge has accepted: of a commit, or of a deployment.
 type Sent struct {
 	Commit, State, Context, Description, URL string
+	Log                                      string // of a deployment at GitHub
 	Deployment                               int64
 }
 
@@ -210,7 +211,7 @@ func (s *Server) has(commit string) bool {
 }
 
 func (s *Server) keep(commit, context string, deployment int64, body map[string]any, link string) {
-	s.sent = append(s.sent, Sent{commit, text(body, "state"), context, text(body, "description"), text(body, link), deployment})
+	s.sent = append(s.sent, Sent{commit, text(body, "state"), context, text(body, "description"), text(body, link), text(body, "log_url"), deployment})
 }
 
 func (s *Server) github(r *http.Request, at string, body map[string]any) answer {
@@ -344,7 +345,7 @@ func (s *Server) gitlabDeployment(method, id string, body map[string]any) answer
 	case method != http.MethodPut || err != nil || n < 1 || n > len(s.deployments):
 		return refuse(http.StatusNotFound, "404 Not found")
 	}
-	s.sent = append(s.sent, Sent{s.deployments[n-1], state, "", "", "", int64(n)})
+	s.sent = append(s.sent, Sent{Commit: s.deployments[n-1], State: state, Deployment: int64(n)})
 	return answer{http.StatusCreated, map[string]any{"id": n, "environment": map[string]any{"id": 1, "external_url": s.environment}}}
 }
 

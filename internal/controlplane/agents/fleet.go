@@ -36,6 +36,8 @@ type Config struct {
 	Heartbeats int
 	// Tunnels returns the endpoints that an agent must keep a tunnel to, of several.
 	Tunnels func(agentID string) []controlapi.TunnelEndpoint
+	// Console returns the console's address for browsers.
+	Console func() string
 	// Shared is set if agents may also have reached another control plane.
 	Shared bool
 	// Audited is called with the number of accepted audit records.

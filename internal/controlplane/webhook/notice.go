@@ -1,9 +1,9 @@
 package webhook
 
 import (
-	"net/url"
 	"strings"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
@@ -39,9 +39,9 @@ func newNotice(e announce.Event, agent, console string) notice {
 		}
 	}
 	if console != "" {
-		n.Link = console + "/agents/" + url.PathEscape(e.AgentID)
+		n.Link = console + controlapi.AgentPage(e.AgentID)
 		if name != "" {
-			n.Link += "/app?" + url.Values{"namespace": {namespace}, "app": {name}}.Encode()
+			n.Link = console + controlapi.AppPage(e.AgentID, namespace, name)
 		}
 	}
 	n.Title, n.Text, n.Fix = clip(n.Title, maxTitle), clip(n.Text, maxNoticeText), clip(n.Fix, maxNoticeText)

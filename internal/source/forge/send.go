@@ -24,6 +24,7 @@ type Report struct {
 	Context     string // what tells this state from those of others
 	Description string
 	URL         string // where what is deployed can be seen
+	Page        string // with what the state is about, for people
 	// Superseded has a forge that knows this state show it, rather than an error.
 	Superseded  bool
 	Environment string // of deployments, at GitHub and GitLab; none if empty
@@ -53,8 +54,10 @@ func Send(ctx context.Context, remote git.Remote, r Repository, c Credentials, r
 		return report.Deployment, err
 	}
 	defer at.close()
-	if len(report.URL) > maxURL {
-		report.URL = ""
+	for _, link := range []*string{&report.URL, &report.Page} {
+		if len(*link) > maxURL {
+			*link = ""
+		}
 	}
 	switch r.kind {
 	case runnerapi.GitHub:
@@ -79,6 +82,15 @@ func clip(s string, most int) string {
 	return printable.Shorten(s, most-len("…"))
 }
 
+// link returns where the state of a commit leads: to what is deployed once that is ready, and to its
+// page else, where the cause is.
+func (r Report) link() string {
+	if r.State == runnerapi.ReportSuccess {
+		return cmp.Or(r.URL, r.Page)
+	}
+	return cmp.Or(r.Page, r.URL)
+}
+
 type commitStatus struct {
 	State       string `json:"state"`
 	Name        string `json:"name,omitempty"`    // GitLab's
@@ -90,7 +102,7 @@ type commitStatus struct {
 // status sends a commit status as GitHub and Gitea take it.
 func (c *client) status(ctx context.Context, r Report) error {
 	return c.post(ctx, "/repos/"+c.repository.escaped()+"/statuses/"+r.Commit, commitStatus{
-		State: string(r.State), Context: r.Context, Description: r.Description, TargetURL: r.URL,
+		State: string(r.State), Context: r.Context, Description: r.Description, TargetURL: r.link(),
 	}, nil)
 }
 
@@ -112,7 +124,7 @@ func (c *client) sendGitLab(ctx context.Context, r Report) (int64, error) {
 		return r.Deployment, err
 	}
 	return r.Deployment, c.post(ctx, c.project()+"/statuses/"+r.Commit, commitStatus{
-		State: state, Name: r.Context, Description: r.Description, TargetURL: r.URL,
+		State: state, Name: r.Context, Description: r.Description, TargetURL: r.link(),
 	}, nil)
 }
 
@@ -194,6 +206,9 @@ func (c *client) deploymentStatus(ctx context.Context, r Report) error {
 	}
 	if r.URL != "" {
 		about["environment_url"] = r.URL
+	}
+	if r.Page != "" {
+		about["log_url"] = r.Page
 	}
 	return c.post(ctx, "/repos/"+c.repository.escaped()+"/deployments/"+strconv.FormatInt(r.Deployment, 10)+"/statuses", about, nil)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
@@ -228,7 +229,7 @@ var agentChanges = map[string]change{
 }
 
 func agentPath(name string) string {
-	return operatorapi.ConsolePath + "/agents/" + url.PathEscape(name)
+	return operatorapi.ConsolePath + controlapi.AgentPage(name)
 }
 
 func agentQuestion(name string, q web.Question) web.Question {

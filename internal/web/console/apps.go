@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
@@ -26,7 +27,9 @@ func appIn(agent string, values url.Values) operatorapi.AppKey {
 }
 
 // appPath returns the path of an App's page, with its query.
-func appPath(k operatorapi.AppKey) string { return belowApp(k, "") }
+func appPath(k operatorapi.AppKey) string {
+	return operatorapi.ConsolePath + controlapi.AppPage(k.Agent, k.Namespace, k.App)
+}
 
 // belowApp returns the path of a page below an App's, with its query.
 func belowApp(k operatorapi.AppKey, below string) string {
