@@ -107,7 +107,8 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 	}
 }
 
-// pagesAt returns the pages of the console about an agent and its Apps; empty ones without a console.
+// pagesAt returns the pages of the console about an agent and its Apps; empty ones without a
+// console.
 func pagesAt(console, agentID string) func(app runnerapi.Key) string {
 	return func(app runnerapi.Key) string {
 		switch {

@@ -82,8 +82,8 @@ func clip(s string, most int) string {
 	return printable.Shorten(s, most-len("…"))
 }
 
-// link returns where the state of a commit leads: to what is deployed once that is ready, and to its
-// page else, where the cause is.
+// link returns where the state of a commit leads: to what is deployed once that is ready, and to
+// its page else, where the cause is.
 func (r Report) link() string {
 	if r.State == runnerapi.ReportSuccess {
 		return cmp.Or(r.URL, r.Page)
