@@ -62,6 +62,8 @@ var (
 	Esbuild = Program{Package: "github.com/evanw/esbuild/cmd/esbuild", Module: "test/e2e/tools"}
 	// Dex is an OpenID provider, with a main package of the test's own.
 	Dex = Program{Package: ".", Name: "dex", Module: "test/dex/program"}
+	// Gitea is without its pages, which npm would make.
+	Gitea = Program{Package: "code.gitea.io/gitea", Module: "test/gitea/program"}
 	// Promtool is without service discovery, which is most of it.
 	Promtool     = Program{Package: "github.com/prometheus/prometheus/cmd/promtool", Module: "test/upstream/prometheus", Tags: "remove_all_sd"}
 	Prometheus   = Program{Package: "github.com/prometheus/prometheus/cmd/prometheus", Module: "test/upstream/prometheus", Tags: "remove_all_sd,enable_kubernetes_sd"}
