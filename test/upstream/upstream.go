@@ -33,6 +33,7 @@ const (
 	NodeExporterVersion     = "v1.12.1"
 	ConfigReloaderVersion   = "v0.93.1"
 	LokiVersion             = "3.7.8"
+	ExternalSecretsVersion  = "v0.16.2"
 )
 
 // The images have the names that upstream's charts use, with the modules' versions.
@@ -43,7 +44,7 @@ var (
 		Program: cluster.Program{
 			Module: traefikModule, Package: "github.com/traefik/traefik/v3/cmd/traefik", Ref: "docker.io/traefik:" + TraefikVersion,
 		},
-		prepare: prepareTraefik,
+		prepare: lego.prepare,
 	}
 	// CertManager is all of cert-manager's programs: one executable under four names.
 	CertManager = []Program{certManager("controller"), certManager("webhook"), certManager("cainjector"), certManager("acmesolver")}
@@ -77,6 +78,14 @@ var (
 	Loki = Program{Program: cluster.Program{
 		Module: "test/upstream/loki", Package: "github.com/grafana/loki/v3/cmd/loki", Ref: "docker.io/grafana/loki:" + LokiVersion,
 	}}
+	// ExternalSecrets makes Secrets of values that are kept elsewhere. It is upstream's main package of
+	// the last version whose module can be downloaded whole, with two providers.
+	ExternalSecrets = Program{
+		Program: cluster.Program{
+			Module: externalSecretsModule, Package: externalSecrets, Ref: "ghcr.io/external-secrets/external-secrets:" + ExternalSecretsVersion,
+		},
+		prepare: operator.prepare,
+	}
 	// KubeStateMetrics makes metrics of objects.
 	KubeStateMetrics = Program{Program: cluster.Program{
 		Module: programs.Prometheus.Module, Package: "k8s.io/kube-state-metrics/v2", Name: "kube-state-metrics",
@@ -92,7 +101,7 @@ func certManager(name string) Program {
 
 // All returns the programs.
 func All() []Program {
-	return slices.Concat([]Program{Traefik, Recommender}, Monitoring, CertManager, []Program{Loki})
+	return slices.Concat([]Program{Traefik, Recommender, ExternalSecrets}, Monitoring, CertManager, []Program{Loki})
 }
 
 // Load compiles the program and loads its image into the cluster, under the name Ref.
