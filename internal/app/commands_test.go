@@ -312,8 +312,8 @@ func contentsOf(t *testing.T, env *kubetest.Env, ns string) *kube.Client {
 	return k
 }
 
-// TestRestartOn_NoticesForeignWrites is of what was written past the
-// agent, and of an agent that died between the write and the restart.
+// TestRestartOn_NoticesForeignWrites is of an agent that died between the write and the restart.
+// The same agent notices what was written past it after a minute.
 func TestRestartOn_NoticesForeignWrites(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)

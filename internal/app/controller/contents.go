@@ -29,8 +29,9 @@ type Contents interface {
 }
 
 // lookAgain is how long a read content counts as current. Writes through the agent take effect at
-// once; others' writes are noticed when the App is reconciled after this time. There is no watch:
-// Secrets must not be in the agent's memory, nor the right to read all of them in its account.
+// once; those of others, such as an operator that rotates a password, after this time. There is no
+// watch: Secrets must not be in the agent's memory, nor the right to read all of them in its
+// account.
 const lookAgain = time.Minute
 
 // contents restarts Apps whose Secrets and ConfigMaps changed.
@@ -67,6 +68,14 @@ func (c *contents) forget(name types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.at, name)
+}
+
+// again returns when to look next at what an App uses; 0 for an App that asked for no restarts.
+func (c *contents) again(a *v1alpha1.App) time.Duration {
+	if c.source == nil || len(workload.References(a)) == 0 {
+		return 0
+	}
+	return lookAgain
 }
 
 // changed restarts the Apps that use an object and asked for restarts. It is called after
@@ -112,7 +121,11 @@ func (c *contents) follow(ctx context.Context, a *v1alpha1.App, now bool) error 
 		c.forget(client.ObjectKeyFromObject(a))
 		return fmt.Errorf("look at what App %s uses: %w", a.Key(), err)
 	}
-	if digest == "" || digest == a.Annotations[objectmeta.Contents] {
+	if digest == "" { // the pods cannot start before it is there, and that is the time to look
+		c.forget(client.ObjectKeyFromObject(a))
+		return nil
+	}
+	if digest == a.Annotations[objectmeta.Contents] {
 		return nil
 	}
 	before := a.DeepCopy()

@@ -305,6 +305,13 @@ func TestContents_RestartOnChange(t *testing.T) {
 		held["db"], f.now = content, f.now.Add(lookAgain)
 		assert.Equal(t, second, follow(), "the pods continue with what they have")
 	}
+	held["db"] = ""
+	follow()
+	held["db"] = "3" // no time has passed
+	assert.NotEqual(t, second, follow(), "what was missing is read at each look")
+	assert.Equal(t, lookAgain, f.contents.again(a), "others may change it, and nothing else of the App")
+	a.Spec.RestartOn = nil
+	assert.Zero(t, f.contents.again(a))
 }
 
 func TestRefusal_CauseAndFix(t *testing.T) {

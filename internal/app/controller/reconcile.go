@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
@@ -82,6 +83,7 @@ func (c *Controller) follow(ctx context.Context, a *v1alpha1.App) (reconcile.Res
 	if made.refusal != nil {
 		recheck = retryRefused
 	}
+	recheck = diagnose.Sooner(recheck, c.contents.again(a))
 	if c.NoRechecks && recheck > time.Second {
 		recheck = 0
 	}
