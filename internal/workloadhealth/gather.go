@@ -32,7 +32,7 @@ type Gatherer struct {
 	Live      client.Reader // events and nodes
 	Logs      ReadLog       // may be nil
 	// Listened is called with the events that the evidence depends on, and the version of the list
-	// up to which they were read. It may be nil.
+	// up to which they were read; without reasons with all. It may be nil.
 	Listened func(of fields.Set, version string, reasons []string)
 }
 
@@ -82,6 +82,9 @@ func (g Gatherer) Add(ctx context.Context, w Workload, ev *diagnose.Evidence) er
 		if ev.Claims[pod.UID], err = g.unbound(ctx, pod); err != nil {
 			return err
 		}
+	}
+	if err := g.makers(ctx, ev); err != nil {
+		return err
 	}
 	if err := g.cron(ctx, ev); err != nil {
 		return err

@@ -164,3 +164,29 @@ func TestStop_SurvivesStatusChanges(t *testing.T) {
 	require.NoError(t, api.Get(t.Context(), key, now))
 	assert.EqualValues(t, 3, *now.Spec.Replicas)
 }
+
+// TestGather_MakerOfSecret reads the newest warning about an object that a Secret is made from.
+func TestGather_MakerOfSecret(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	event := func(name, apiVersion, kind string, ago time.Duration) client.Object {
+		return &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: "shop", Name: name},
+			InvolvedObject: corev1.ObjectReference{APIVersion: apiVersion, Kind: kind, Name: "db"},
+			Type:           corev1.EventTypeWarning, Reason: "UpdateFailed", Message: name, LastTimestamp: metav1.NewTime(now.Add(-ago)),
+		}
+	}
+	live := fake.NewClientBuilder().WithObjects(
+		event("older", "external-secrets.io/v1", "ExternalSecret", time.Minute),
+		event("newer", "external-secrets.io/v1", "ExternalSecret", time.Second),
+		event("another", "apps/v1", "Deployment", 0),
+	).WithIndex(&corev1.Event{}, "involvedObject.name", func(o client.Object) []string {
+		return []string{o.(*corev1.Event).InvolvedObject.Name}
+	}).WithIndex(&corev1.Event{}, "type", func(o client.Object) []string { return []string{o.(*corev1.Event).Type} }).Build()
+	pod := scheduled(now.Add(-time.Minute))
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: `secret "db" not found`},
+	}}}
+	ev := diagnose.Evidence{Now: now, Pods: []*corev1.Pod{pod}}
+	require.NoError(t, Gatherer{Namespace: "shop", Name: "web", Live: live}.makers(t.Context(), &ev))
+	assert.Equal(t, map[string]diagnose.Maker{"db": {Kind: "ExternalSecret", Name: "db", Message: "newer"}}, ev.Makers)
+}

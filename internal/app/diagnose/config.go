@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -15,7 +16,7 @@ var (
 
 // config finds what keeps the kubelet from making a container: a Secret, a
 // ConfigMap or a key that is not there, or an image that wants to be root.
-func config(c container, _ *Evidence) Finding {
+func config(c container, ev *Evidence) Finding {
 	reason, message := c.waiting()
 	// A kubelet under load reads Secrets and ConfigMaps late, which is not the App's fault.
 	if reason != "CreateContainerConfigError" || late.MatchString(message) {
@@ -24,8 +25,8 @@ func config(c container, _ *Evidence) Finding {
 	if m := missingKey.FindStringSubmatch(message); m != nil {
 		return found(c.noKey(m[1], strings.ToLower(m[2]), m[4]))
 	}
-	if m := missingObject.FindStringSubmatch(message); m != nil {
-		return found(c.noObject(strings.ToLower(m[1]), m[2]))
+	if kind, name := missing(message); name != "" {
+		return Finding{Diagnosis: c.noObject(kind, name, ev), Recheck: recheckMissing(kind)}
 	}
 	if strings.Contains(message, "runAsNonRoot") || strings.Contains(message, "non-root") {
 		return found(c.root(message))
@@ -34,7 +35,18 @@ func config(c container, _ *Evidence) Finding {
 		c.what()+" cannot be configured: "+clip(message), c.events()))
 }
 
-func (c container) noObject(kind, name string) *runnerapi.Diagnosis {
+// recheckMissing returns when to look again for the reason why an operator does not make a Secret.
+func recheckMissing(kind string) time.Duration {
+	if kind == "secret" {
+		return lookAgain
+	}
+	return 0
+}
+
+func (c container) noObject(kind, name string, ev *Evidence) *runnerapi.Diagnosis {
+	if maker, known := ev.Makers[name]; known && kind == "secret" {
+		return unmadeSecret(c.pod, name, maker)
+	}
 	if kind == "secret" {
 		return c.diagnosis(runnerapi.CauseMissingSecret,
 			fmt.Sprintf("secret %q, which the App refers to, does not exist in namespace %s", name, c.pod.Namespace),

@@ -44,6 +44,8 @@ type Evidence struct {
 	// Sandboxes are why the node cannot create a pod's sandbox, where it said that last.
 	Sandboxes map[types.UID]string
 	Claims    map[types.UID]Claim // of a pod that waits for a volume
+	// Makers are what should make the Secrets that WantsMakers returned, by the Secret's name.
+	Makers map[string]Maker
 
 	// Ports are what tries of the declared ports of Container got, of pods that were tried.
 	Ports     map[types.UID]PortTry

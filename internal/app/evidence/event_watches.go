@@ -52,7 +52,7 @@ func (w *eventWatches) run(ctx context.Context) {
 }
 
 // await reconciles the App when there is an event about the selected object, with one of these
-// reasons and newer than version.
+// reasons (of any reason if there are none) and newer than version.
 func (w *eventWatches) await(app runnerapi.Key, of fields.Set, version string, reasons []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +85,7 @@ func (w *eventWatches) comes(ctx context.Context, namespace string, of fields.Se
 	}
 	defer stream.Stop()
 	for ev := range stream.ResultChan() {
-		if o, ok := ev.Object.(*corev1.Event); ok && slices.Contains(reasons, o.Reason) {
+		if o, ok := ev.Object.(*corev1.Event); ok && (len(reasons) == 0 || slices.Contains(reasons, o.Reason)) {
 			return true
 		}
 	}
