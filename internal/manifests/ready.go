@@ -44,7 +44,8 @@ func stateOf(u *unstructured.Unstructured) (runnerapi.ObjectState, string) {
 	return runnerapi.ObjectInProgress, clip(result.Message)
 }
 
-// how returns the state of an object that was just read: workloads are checked as Apps are.
+// how returns the state of an object that was just read: workloads are checked as Apps are, and
+// those that become Secrets by what their operators say.
 func (r *run) how(ctx context.Context, u *unstructured.Unstructured) workloadhealth.Report {
 	if now, going := workloadhealth.Going(ctx, r.api.objects, u); going {
 		now.Message = clip(now.Message)
@@ -59,6 +60,7 @@ func (r *run) how(ctx context.Context, u *unstructured.Unstructured) workloadhea
 	case err != nil:
 		return workloadhealth.Report{State: runnerapi.ObjectUnknown, Message: asProblem(err).Detail}
 	case runs:
+		report.Message = clip(report.Message)
 		return report
 	}
 	return workloadhealth.Report{State: state, Message: message}

@@ -45,10 +45,13 @@ type Report struct {
 	LastLines []string // of the init container that the message names
 }
 
-// Check returns how an object is that was just read; false for one that neither runs pods nor
-// scales them.
+// Check returns how an object is that was just read; false for one that neither runs pods, nor
+// scales them, nor becomes a Secret.
 func (c *Checker) Check(ctx context.Context, u *unstructured.Unstructured) (Report, bool, error) {
 	if r, is := ofApp(u); is {
+		return r, true, nil
+	}
+	if r, is := c.ofSecretSource(ctx, u); is {
 		return r, true, nil
 	}
 	w, err := typed(u)
