@@ -195,8 +195,9 @@ func Upkeeps() []Upkeep {
 		{"making what Apps ask for, and putting it back", append(onEach(kinds, "get", "create", "patch", "delete"),
 			on(apps, "get", "update", "patch"), on(apps+"/status", "patch"), on(revisions, "list", "create", "delete"))},
 		{"`restartOn`: what Apps use", []Right{on("secrets", "get"), on("configmaps", "get")}},
-		{"diagnosis of Apps, sets and releases: why pods are not created, what probes got, which nodes are lost, what an init container writes that hangs", []Right{
+		{"diagnosis of Apps, sets and releases: why pods are not created, what probes got, which nodes are lost, what an init container writes that hangs. Also whether a missing Secret is there by now", []Right{
 			on("events", "list", "watch"), on("nodes", "list"), on("pods", "list"), on("replicasets.apps", "list"), on("jobs.batch", "list"), on("pods/log", "get"),
+			on("secrets", "get"), on("configmaps", "get"),
 		}},
 		{"whether Apps are served: the classes of their Ingresses, and of which type their TLS Secrets are", []Right{
 			on("ingressclasses.networking.k8s.io", "list"), on("secrets", "get"),

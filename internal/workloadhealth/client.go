@@ -33,7 +33,7 @@ func (c *Checker) client() (client.Client, error) {
 			return nil, err
 		}
 	}
-	for _, kind := range []string{"Pod", "PodList", "Event", "EventList", "Secret"} {
+	for _, kind := range []string{"Pod", "PodList", "Event", "EventList", "Secret", "ConfigMap"} {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	for _, kind := range []string{"Deployment", "StatefulSet", "ReplicaSet", "ControllerRevision"} {

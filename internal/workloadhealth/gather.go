@@ -83,7 +83,7 @@ func (g Gatherer) Add(ctx context.Context, w Workload, ev *diagnose.Evidence) er
 			return err
 		}
 	}
-	if err := g.makers(ctx, ev); err != nil {
+	if err := g.missingSources(ctx, ev); err != nil {
 		return err
 	}
 	if err := g.cron(ctx, ev); err != nil {

@@ -187,6 +187,11 @@ func TestGather_MakerOfSecret(t *testing.T) {
 		Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: `secret "db" not found`},
 	}}}
 	ev := diagnose.Evidence{Now: now, Pods: []*corev1.Pod{pod}}
-	require.NoError(t, Gatherer{Namespace: "shop", Name: "web", Live: live}.makers(t.Context(), &ev))
+	require.NoError(t, Gatherer{Namespace: "shop", Name: "web", Live: live}.missingSources(t.Context(), &ev))
 	assert.Equal(t, map[string]diagnose.Maker{"db": {Kind: "ExternalSecret", Name: "db", Message: "newer"}}, ev.Makers)
+
+	require.NoError(t, live.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}))
+	require.NoError(t, Gatherer{Namespace: "shop", Name: "web", Live: live}.missingSources(t.Context(), &ev))
+	assert.Equal(t, map[diagnose.Source]bool{{Kind: "secret", Name: "db"}: true}, ev.There, "the kubelet has not looked since")
+	assert.Empty(t, ev.Makers)
 }

@@ -38,9 +38,9 @@ type sourced struct {
 	} `json:"status"`
 }
 
-// ofSecretSource returns how an object is from which an operator makes a Secret, or a store that such
-// an object names. The general rule calls an object ready that its operator has not seen, and an
-// error that lasts no failure.
+// ofSecretSource returns how an object is from which an operator makes a Secret, or a store that
+// such an object names. The general rule calls an object ready that its operator has not seen, and
+// an error that lasts no failure.
 func (c *Checker) ofSecretSource(ctx context.Context, u *unstructured.Unstructured) (Report, bool) {
 	group := u.GroupVersionKind().Group
 	if group != externalSecrets && group != vaultSecrets {
@@ -80,8 +80,8 @@ func (c *Checker) byReady(ctx context.Context, u *unstructured.Unstructured, o *
 	return Report{State: runnerapi.ObjectReady}
 }
 
-// reason returns the operator's newest warning about an object, which says more than a condition, as
-// the rest of a message.
+// reason returns the operator's newest warning about an object, which says more than a condition,
+// as the rest of a message.
 func (c *Checker) reason(ctx context.Context, u *unstructured.Unstructured) string {
 	api, err := c.client()
 	if err != nil {

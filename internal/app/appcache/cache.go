@@ -46,7 +46,7 @@ func NewMapper() meta.RESTMapper {
 		m.Add(kind, scope)
 	}
 	for group, kinds := range map[schema.GroupVersion][]string{
-		corev1.SchemeGroupVersion:        {"Pod", "Service", "Event", "ConfigMap"},
+		corev1.SchemeGroupVersion:        {"Pod", "Service", "Event", "ConfigMap", "Secret"},
 		appsv1.SchemeGroupVersion:        {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ControllerRevision"},
 		batchv1.SchemeGroupVersion:       {"Job", "CronJob"},
 		networkingv1.SchemeGroupVersion:  {"Ingress"},

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -25,8 +24,8 @@ func config(c container, ev *Evidence) Finding {
 	if m := missingKey.FindStringSubmatch(message); m != nil {
 		return found(c.noKey(m[1], strings.ToLower(m[2]), m[4]))
 	}
-	if kind, name := missing(message); name != "" {
-		return Finding{Diagnosis: c.noObject(kind, name, ev), Recheck: recheckMissing(kind)}
+	if source, is := missing(message); is {
+		return c.noSource(source, ev)
 	}
 	if strings.Contains(message, "runAsNonRoot") || strings.Contains(message, "non-root") {
 		return found(c.root(message))
@@ -35,19 +34,9 @@ func config(c container, ev *Evidence) Finding {
 		c.what()+" cannot be configured: "+clip(message), c.events()))
 }
 
-// recheckMissing returns when to look again for the reason why an operator does not make a Secret.
-func recheckMissing(kind string) time.Duration {
-	if kind == "secret" {
-		return lookAgain
-	}
-	return 0
-}
-
-func (c container) noObject(kind, name string, ev *Evidence) *runnerapi.Diagnosis {
-	if maker, known := ev.Makers[name]; known && kind == "secret" {
-		return unmadeSecret(c.pod, name, maker)
-	}
-	if kind == "secret" {
+func (c container) noObject(s Source) *runnerapi.Diagnosis {
+	name := s.Name
+	if s.Kind == secret {
 		return c.diagnosis(runnerapi.CauseMissingSecret,
 			fmt.Sprintf("secret %q, which the App refers to, does not exist in namespace %s", name, c.pod.Namespace),
 			fmt.Sprintf("create secret %q in namespace %s, or correct the App's reference to it; the App then starts by itself", name, c.pod.Namespace))

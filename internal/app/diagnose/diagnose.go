@@ -44,7 +44,9 @@ type Evidence struct {
 	// Sandboxes are why the node cannot create a pod's sandbox, where it said that last.
 	Sandboxes map[types.UID]string
 	Claims    map[types.UID]Claim // of a pod that waits for a volume
-	// Makers are what should make the Secrets that WantsMakers returned, by the Secret's name.
+	// There are those of MissingSources that exist by now. Makers are what should make the Secrets
+	// among the others, by the Secret's name.
+	There  map[Source]bool
 	Makers map[string]Maker
 
 	// Ports are what tries of the declared ports of Container got, of pods that were tried.

@@ -11,8 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Maker is a custom resource whose operator should make a Secret, such as an ExternalSecret, and the
-// reason why it does not.
+// Maker is a custom resource whose operator should make a Secret, such as an ExternalSecret, and
+// the reason why it does not.
 type Maker struct {
 	Kind, Name, Message string
 }
@@ -27,10 +27,16 @@ func Makes(apiVersion, kind string) bool {
 	return named && strings.Contains(group, ".") && makerKind.MatchString(kind)
 }
 
-// WantsMakers returns the Secrets that do not exist and that the pods need. The evidence has to have
-// the events about the pods' volumes.
-func WantsMakers(ev *Evidence) []string {
-	var names []string
+// Source is a Secret or a ConfigMap that pods take environment or files from.
+type Source struct {
+	Kind string // secret or configmap
+	Name string
+}
+
+// MissingSources returns those that did not exist when the kubelet looked for them last. The
+// evidence has to have the events about the pods' volumes.
+func MissingSources(ev *Evidence) []Source {
+	var all []Source
 	for _, pod := range ev.Pods {
 		if !alive(pod) {
 			continue
@@ -41,22 +47,37 @@ func WantsMakers(ev *Evidence) []string {
 			messages = append(messages, message)
 		}
 		for _, message := range messages {
-			if kind, name := missing(message); kind == "secret" {
-				names = append(names, name)
+			if source, is := missing(message); is && !slices.Contains(all, source) {
+				all = append(all, source)
 			}
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return all
 }
 
 // missing returns the Secret or ConfigMap that a message of the kubelet calls missing.
-func missing(message string) (kind, name string) {
+func missing(message string) (Source, bool) {
 	if m := missingObject.FindStringSubmatch(message); m != nil {
-		return strings.ToLower(m[1]), m[2]
+		return Source{strings.ToLower(m[1]), m[2]}, true
 	}
-	return "", ""
+	return Source{}, false
 }
+
+// noSource is the finding about one that the kubelet calls missing.
+func (c container) noSource(s Source, ev *Evidence) Finding {
+	if ev.There[s] {
+		return Finding{Waiting: fmt.Sprintf("the kubelet to read %s %s, which was created since", s.Kind, s.Name), Recheck: lookAgain}
+	}
+	if s.Kind != secret {
+		return found(c.noObject(s))
+	}
+	if maker, known := ev.Makers[s.Name]; known {
+		return Finding{Diagnosis: unmadeSecret(c.pod, s.Name, maker), Recheck: lookAgain}
+	}
+	return Finding{Diagnosis: c.noObject(s), Recheck: lookAgain} // its operator may fail
+}
+
+const secret = "secret"
 
 // unmadeSecret is the diagnosis of a Secret that an operator cannot make.
 func unmadeSecret(pod *corev1.Pod, secret string, by Maker) *runnerapi.Diagnosis {

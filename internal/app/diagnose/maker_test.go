@@ -18,7 +18,7 @@ func TestMaker_NamesItsError(t *testing.T) {
 		Pods: []*corev1.Pod{waiting, mounting, waiting.DeepCopy()}, Now: now,
 		Mounts: map[types.UID]string{mounting.UID: `MountVolume.SetUp failed for volume "certs" : secret "certs" not found`},
 	}
-	assert.Equal(t, []string{"certs", "db"}, WantsMakers(&ev))
+	assert.ElementsMatch(t, []Source{{secret, "certs"}, {secret, "db"}}, MissingSources(&ev))
 
 	ev.Makers = map[string]Maker{"db": {Kind: "ExternalSecret", Name: "db", Message: "the store has no key shop/db"}}
 	ev.Pods = ev.Pods[:1]
@@ -31,6 +31,11 @@ func TestMaker_NamesItsError(t *testing.T) {
 	assert.Contains(t, f.Diagnosis.Fix, "kubectl -n shop describe externalsecret db")
 	assert.Equal(t, lookAgain, f.Recheck, "it may fail for another reason then")
 	checkFix(t, f.Diagnosis)
+
+	ev.There = map[Source]bool{{secret, "db"}: true}
+	f = Find(ev)
+	assert.Nil(t, f.Diagnosis, "the kubelet has not looked since")
+	assert.Contains(t, f.Waiting, "secret db")
 }
 
 func TestMakes_CustomKindsOfSecrets(t *testing.T) {

@@ -180,8 +180,10 @@ func mount(c container, ev *Evidence) Finding {
 		}
 		return Finding{Diagnosis: c.noKey(m[2], kind, name), Recheck: again}
 	}
-	if kind, name := missing(message); name != "" {
-		return Finding{Diagnosis: c.noObject(kind, name, ev), Recheck: again}
+	if source, is := missing(message); is {
+		f := c.noSource(source, ev)
+		f.Recheck = again
+		return f
 	}
 	return Finding{Recheck: again, Diagnosis: c.diagnosis(runnerapi.CauseVolumeNotBound,
 		"a volume cannot be mounted: "+clip(message), "make the volume usable, or correct volumes; the pod's events say more (kubectl describe pod)")}
