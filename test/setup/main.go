@@ -93,7 +93,7 @@ func stepsFor(what string) []step {
 	getMachines := step{"get Debian 11, 12 and 13 for test machines, and one with OpenRC", goRun("./test/machine/cmd/rootfs", "bullseye", "bookworm", "trixie", "bookworm-openrc")}
 	getBrowser := step{"get Chromium", packages("chromium")}
 	getLanguages := step{"get what the Runners of examples/ and the types for clients need", packages("python3", "python3-pika", "node", "npm")}
-	compileUpstream := step{"compile Traefik, cert-manager, VPA's recommender, Prometheus and Loki (some minutes the first time)", goRun("./test/upstream/cmd/upstream")}
+	compileUpstream := step{"compile Traefik, cert-manager, VPA's recommender, External Secrets, Prometheus and Loki (some minutes the first time)", goRun("./test/upstream/cmd/upstream")}
 	compileTests := step{"compile the tests (some ten minutes the first time)", tests.run}
 	compileProvider := step{"compile the provider for Terraform and its tests", provider.run}
 	compileReporter := step{"compile gotestsum", gotestsum.run}

@@ -17,8 +17,8 @@ import (
 )
 
 // trimmed is a module of others without its plugins, most of which are another cloud's library. Its
-// copy lies in the folder of a module of ours, whose go.mod has the copy in its place. Go would take
-// an overlay for one file, but refuses it for a file in the module cache.
+// copy lies in the folder of a module of ours, whose go.mod has the copy in its place. Go would
+// take an overlay for one file, but refuses it for a file in the module cache.
 type trimmed struct {
 	in      string // the folder of the module of ours
 	module  string

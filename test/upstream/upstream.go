@@ -78,8 +78,8 @@ var (
 	Loki = Program{Program: cluster.Program{
 		Module: "test/upstream/loki", Package: "github.com/grafana/loki/v3/cmd/loki", Ref: "docker.io/grafana/loki:" + LokiVersion,
 	}}
-	// ExternalSecrets makes Secrets of values that are kept elsewhere. It is upstream's main package of
-	// the last version whose module can be downloaded whole, with two providers.
+	// ExternalSecrets makes Secrets of values that are kept elsewhere. It is upstream's main
+	// package of the last version whose module can be downloaded whole, with two providers.
 	ExternalSecrets = Program{
 		Program: cluster.Program{
 			Module: externalSecretsModule, Package: externalSecrets, Ref: "ghcr.io/external-secrets/external-secrets:" + ExternalSecretsVersion,

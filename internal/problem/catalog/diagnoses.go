@@ -65,8 +65,8 @@ var diagnoses = []Entry{
 	{
 		"PO-2011", "MissingSecret", "Secret missing",
 		"The App takes environment variables or files from a Secret that does not exist.",
-		"Create it: `pipeops-runner secret set AGENT NAME`. Or correct the reference.",
-		"docs/reference/runner-api.md#config-maps-and-secrets",
+		"Create it: `pipeops-runner secret set AGENT NAME`. Or correct the reference, or the object from which an operator makes it.",
+		"docs/reference/runner-api.md#secrets-of-other-operators",
 	},
 	{
 		"PO-2012", "MissingConfigMap", "Config map missing",
