@@ -50,10 +50,12 @@ var (
 // Tools of others that tests use. Modules of their own keep their dependencies out of the
 // product's; test/setup compiles them beforehand.
 var (
-	Helm        = Program{Package: "helm.sh/helm/v4/cmd/helm", Module: "test/chart/tools"}
-	Helm3       = Program{Package: "helm.sh/helm/v3/cmd/helm", Name: "helm3", Module: "test/chart/helm3"}
-	Sops        = Program{Package: "github.com/getsops/sops/v3/cmd/sops", Module: "test/sops"}
-	Cosign      = Program{Package: "github.com/sigstore/cosign/v3/cmd/cosign", Module: "test/cosign"}
+	Helm   = Program{Package: "helm.sh/helm/v4/cmd/helm", Module: "test/chart/tools"}
+	Helm3  = Program{Package: "helm.sh/helm/v3/cmd/helm", Name: "helm3", Module: "test/chart/helm3"}
+	Sops   = Program{Package: "github.com/getsops/sops/v3/cmd/sops", Module: "test/sops"}
+	Cosign = Program{Package: "github.com/sigstore/cosign/v3/cmd/cosign", Module: "test/cosign"}
+	// Act runs GitHub's workflows.
+	Act         = Program{Package: "github.com/nektos/act", Module: "test/act"}
 	Kubeconform = Program{Package: "github.com/yannh/kubeconform/cmd/kubeconform", Module: "test/chart/tools"}
 	H2spec      = Program{Package: "github.com/summerwind/h2spec/cmd/h2spec", Module: "test/conformance/tools"}
 	GRPCClient  = Program{Package: "google.golang.org/grpc/interop/client", Name: "grpcclient", Module: "test/conformance/tools"}
