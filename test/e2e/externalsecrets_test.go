@@ -265,8 +265,8 @@ spec:
             status: {type: object, properties: {lastGeneration: {type: integer}, secretMAC: {type: string}}}
 `
 
-// vaultsPassThrough applies an object of Vault's operator, which is ready when its operator has read
-// the secret.
+// vaultsPassThrough applies an object of Vault's operator, which is ready when its operator has
+// read the secret.
 func vaultsPassThrough(t *testing.T, e *elsewhereKept) {
 	t.Helper()
 	e.owns(t, vaultKind)
