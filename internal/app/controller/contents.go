@@ -78,9 +78,9 @@ func (c *contents) again(a *v1alpha1.App) time.Duration {
 	return lookAgain
 }
 
-// changed restarts the Apps that use an object and asked for restarts. It is called after
-// each write through the agent. A write that changed nothing restarts nothing, so it may be
-// repeated after a failure.
+// changed restarts the Apps that use an object and asked for restarts, and has those looked at that
+// miss one. It is called after each write through the agent. A write that changed nothing restarts
+// nothing, so it may be repeated after a failure.
 func (c *contents) changed(ctx context.Context, kind runnerapi.RestartTrigger, key runnerapi.Key) error {
 	var list v1alpha1.List
 	if err := c.store.Cached.List(ctx, &list, client.InNamespace(key.Namespace), appcache.Untouched); err != nil {
@@ -88,6 +88,9 @@ func (c *contents) changed(ctx context.Context, kind runnerapi.RestartTrigger, k
 	}
 	for i := range list.Items {
 		a := &list.Items[i]
+		if missesSource(a) {
+			c.store.Resync(ctx, a.Key())
+		}
 		if !slices.Contains(workload.References(a), workload.Reference{Kind: kind, Name: key.Name}) || !a.DeletionTimestamp.IsZero() {
 			continue
 		}
@@ -103,6 +106,12 @@ func (c *contents) changed(ctx context.Context, kind runnerapi.RestartTrigger, k
 		}
 	}
 	return nil
+}
+
+// missesSource reports whether an App does not start because a Secret or a ConfigMap did not exist.
+func missesSource(a *v1alpha1.App) bool {
+	d := a.Status.Diagnosis
+	return d != nil && (d.Cause == runnerapi.CauseMissingSecret || d.Cause == runnerapi.CauseMissingConfigMap)
 }
 
 // follow records on the App what its Secrets and ConfigMaps hold now. The record is part of

@@ -32,6 +32,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 var began = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
@@ -312,6 +313,24 @@ func TestContents_RestartOnChange(t *testing.T) {
 	assert.Equal(t, lookAgain, f.contents.again(a), "others may change it, and nothing else of the App")
 	a.Spec.RestartOn = nil
 	assert.Zero(t, f.contents.again(a))
+}
+
+// TestContents_LooksAtWhatMissesOne: a deploy right after `secret set` would otherwise see the cause
+// that was.
+func TestContents_LooksAtWhatMissesOne(t *testing.T) {
+	a := app("", func(a *v1alpha1.App) { a.Status.Diagnosis = &runnerapi.Diagnosis{Cause: runnerapi.CauseMissingSecret} })
+	f := newController(t, digests{"db": "1"}, a)
+	looked := make(chan runnerapi.Key, 1)
+	await.Background(t, "the controller's queue", func(ctx context.Context) error {
+		select {
+		case e := <-f.store.Resynced():
+			looked <- e.Object.Key()
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	require.NoError(t, f.ContentChanged(t.Context(), runnerapi.RestartOnSecrets, runnerapi.Key{Namespace: a.Namespace, Name: "db"}))
+	assert.Equal(t, a.Key(), await.Receive(t, looked, "a look at the App"))
 }
 
 func TestRefusal_CauseAndFix(t *testing.T) {
