@@ -315,8 +315,8 @@ func TestContents_RestartOnChange(t *testing.T) {
 	assert.Zero(t, f.contents.again(a))
 }
 
-// TestContents_LooksAtWhatMissesOne: a deploy right after `secret set` would otherwise see the cause
-// that was.
+// TestContents_LooksAtWhatMissesOne: a deploy right after `secret set` would otherwise see the
+// cause that was.
 func TestContents_LooksAtWhatMissesOne(t *testing.T) {
 	a := app("", func(a *v1alpha1.App) { a.Status.Diagnosis = &runnerapi.Diagnosis{Cause: runnerapi.CauseMissingSecret} })
 	f := newController(t, digests{"db": "1"}, a)
