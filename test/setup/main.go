@@ -58,7 +58,8 @@ var (
 	// The release's tests of image signatures build it with these flags.
 	cosign = compile{dir: "test/cosign", patterns: []string{"tool"}}
 	// The release's test of GitHub's workflow builds it with these flags.
-	act = compile{dir: "test/act", patterns: []string{"tool"}}
+	act   = compile{dir: "test/act", patterns: []string{"tool"}}
+	gitea = compile{dir: "test/gitea/program", patterns: []string{"tool"}}
 	// The release's packages are made by it, with these flags.
 	nfpm = compile{flags: []string{"-modfile=internal/tools/nfpm/go.mod"}, patterns: []string{"tool"}}
 	// The documentation's site is made by it, with these flags.
@@ -131,7 +132,7 @@ func stepsFor(what string) []step {
 		if what == "test-all" {
 			steps = append(steps, getMachines, getSimulation, getBrowser, getLanguages, step{"compile h2spec and gRPC's tests", conformance.run}, step{"compile esbuild", esbuild.run}, step{"compile dex", dex.run}, step{"compile OpenTofu (some minutes the first time)", tofu.run},
 				compileUpstream,
-				step{"compile Helm 3", helm3.run}, step{"compile sops", sops.run}, step{"compile cosign (some minutes the first time)", cosign.run}, step{"compile act", act.run}, step{"compile nfpm", nfpm.run}, step{"compile Hugo", hugo.run}, compileRaces)
+				step{"compile Helm 3", helm3.run}, step{"compile sops", sops.run}, step{"compile cosign (some minutes the first time)", cosign.run}, step{"compile act", act.run}, step{"compile Gitea (some minutes the first time)", gitea.run}, step{"compile nfpm", nfpm.run}, step{"compile Hugo", hugo.run}, compileRaces)
 		}
 		return steps
 	case "check":
