@@ -23,8 +23,6 @@ type Intent struct {
 	// PublicHost returns the host of an App below the gateway's domain; nil if it is not known. The
 	// policy adds it.
 	PublicHost func(Key) string
-	// VerifyImage returns why none of the keys has signed an image. The policy adds it.
-	VerifyImage func(image string, pullSecrets, keys []string) error
 	// Recorded reports whether the agent records the session. A session that began without a
 	// record ends when a rule demands one.
 	Recorded bool

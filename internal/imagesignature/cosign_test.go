@@ -29,7 +29,7 @@ func TestVerify_RealCosign(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%v: %s", args, out)
 	}
-	key := func(name string) imagesignature.Key {
+	key := func(name string) imagesignature.Signer {
 		t.Helper()
 		cosign("generate-key-pair", "--output-key-prefix", name)
 		text, err := os.ReadFile(filepath.Join(dir, name+".pub"))

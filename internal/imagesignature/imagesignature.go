@@ -1,6 +1,7 @@
-// Package imagesignature verifies by whose key an image is signed, as `cosign sign --key` signs:
-// with the tag sha256-DIGEST.sig and a payload of simple signing, or with a bundle that refers to
-// the image. It knows no certificates and no transparency log (docs/adr/0085-image-signatures.md).
+// Package imagesignature verifies who has signed an image, as cosign signs: by a key, or keyless, by
+// a certificate of Sigstore's CA and an entry in its transparency log. It reads the tag
+// sha256-DIGEST.sig with a payload of simple signing, and bundles that refer to the image; it makes
+// no signatures.
 package imagesignature
 
 import (
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/sigstore/sigstore-go/pkg/verify"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -47,8 +49,8 @@ const (
 
 // Request is an image that has to be signed.
 type Request struct {
-	Image string // with a digest
-	Keys  []Key  // of which one has to have signed it
+	Image   string   // with a digest
+	Signers []Signer // of whom one has to have signed it
 	// Runner brings the image into the namespace, where the Secrets to pull it with are.
 	Runner, Namespace string
 	PullSecrets       []string
@@ -63,6 +65,10 @@ type Config struct {
 	// Transport fetches signatures, unguarded; nil for one with the system's roots and proxies.
 	Transport http.RoundTripper
 	Now       func() time.Time // time.Now when nil
+	// Mirror is where the root of trust of keyless signatures is fetched, with the first root.json
+	// of TUF; empty for the public Sigstore's.
+	Mirror     string
+	MirrorRoot []byte
 }
 
 // Verifier verifies the signatures of images, and remembers which ones are signed.
@@ -70,6 +76,7 @@ type Verifier struct {
 	config    Config
 	transport http.RoundTripper
 	now       func() time.Time
+	public    *publicRoot
 	slots     chan struct{}
 
 	mu          sync.Mutex
@@ -97,6 +104,7 @@ func New(c Config) *Verifier {
 		t.MaxIdleConns, t.ResponseHeaderTimeout = atWork, patience
 		v.transport = c.Guard.Transport(t)
 	}
+	v.public = newPublicRoot(c, v.transport, v.now)
 	return v
 }
 
@@ -106,7 +114,8 @@ func Digest(image string) (name.Digest, bool) {
 	return ref, err == nil && strings.HasPrefix(ref.DigestStr(), "sha256:")
 }
 
-// Verify returns nil if one of the keys has signed the image. It may contact the registry.
+// Verify returns nil if one of the signers has signed the image. It may contact the registry, and
+// the public Sigstore.
 func (v *Verifier) Verify(r Request) error {
 	ref, ok := Digest(r.Image)
 	if !ok {
@@ -135,12 +144,12 @@ func (v *Verifier) Verify(r Request) error {
 // cacheKey identifies a question. Signatures do not depend on who asks, but whether the registry
 // shows them does.
 func cacheKey(ref name.Digest, r Request) string {
-	keys := make([]string, 0, len(r.Keys))
-	for _, k := range r.Keys {
-		keys = append(keys, k.Fingerprint())
+	signers := make([]string, 0, len(r.Signers))
+	for _, s := range r.Signers {
+		signers = append(signers, s.ID())
 	}
-	slices.Sort(keys)
-	return strings.Join([]string{ref.Name(), r.Namespace, strings.Join(r.PullSecrets, ","), strings.Join(keys, ",")}, " ")
+	slices.Sort(signers)
+	return strings.Join([]string{ref.Name(), r.Namespace, strings.Join(r.PullSecrets, ","), strings.Join(signers, ",")}, " ")
 }
 
 func (v *Verifier) recall(key string) (outcome, bool) {
@@ -195,6 +204,7 @@ func (v *Verifier) look(ctx context.Context, ref name.Digest, r Request) error {
 		return err
 	}
 	reg := registry{ctx: ctx, auth: auth, transport: v.transport}
+	t := trial{signers: r.Signers, digest: ref.DigestStr(), public: func() (*verify.Verifier, error) { return v.public.get(ctx) }}
 	found := 0
 	for _, read := range []func(name.Digest) ([]signature, error){reg.simple, reg.bundles} {
 		signatures, err := read(ref)
@@ -202,32 +212,46 @@ func (v *Verifier) look(ctx context.Context, ref name.Digest, r Request) error {
 			return unread(ref, err)
 		}
 		for _, s := range signatures {
-			if slices.ContainsFunc(r.Keys, func(k Key) bool { return k.signed(s, ref) }) {
+			if ctx.Err() != nil {
+				return unread(ref, ctx.Err())
+			}
+			if t.passes(s) {
 				return nil
 			}
 		}
 		found += len(signatures)
 	}
-	listed := make([]string, 0, len(r.Keys))
-	for _, k := range r.Keys {
-		listed = append(listed, k.String())
+	return t.refused(ref, found)
+}
+
+// refused returns why none of the signatures that were found counts.
+func (t *trial) refused(ref name.Digest, found int) error {
+	sign := "cosign sign --key KEY "
+	if !slices.ContainsFunc(t.signers, func(s Signer) bool { return !s.keyless }) {
+		sign = "cosign sign "
 	}
-	keys := strings.Join(listed, ", ")
-	if found == 0 {
-		return problem.New(http.StatusForbidden, problem.Code(Unsigned), "sign it: cosign sign --key KEY "+ref.Name(),
-			"image %s has no signature; the policy demands one of %s", ref.Name(), keys)
+	sign += ref.Name()
+	switch {
+	case found == 0:
+		return problem.New(http.StatusForbidden, problem.Code(Unsigned), "sign it: "+sign,
+			"image %s has no signature; the policy demands one of %s", ref.Name(), listed(t.signers, Signer.String, ", "))
+	case t.away != nil:
+		return unread(ref, t.away)
 	}
-	return problem.New(http.StatusForbidden, problem.Code(NotListed), "sign it with a listed key: cosign sign --key KEY "+ref.Name()+"; or have the owner of the cluster add this one to imageSigners",
-		"image %s has %d signatures, none of which is valid and by %s", ref.Name(), found, keys)
+	return problem.New(http.StatusForbidden, problem.Code(NotListed), "sign it as a listed signer: "+sign+"; or have the owner of the cluster add this one to imageSigners",
+		"image %s has %d signatures, none of which is valid and by a listed signer: %s", ref.Name(), found, t.refusals())
 }
 
 // unread explains why a registry gave no signatures.
 func unread(ref name.Digest, err error) error {
 	var refused *egress.RefusedError
+	var away *rootError
 	switch {
 	case errors.As(err, &refused):
 		return problem.New(http.StatusForbidden, problem.Code(cmp.Or(hostCode(refused), "address_forbidden")), refused.Fix(),
 			"the signatures of image %s cannot be read: %v", ref.Name(), refused)
+	case errors.As(err, &away):
+		return unavailable(ref, away.Error(), "let the agent reach the public Sigstore, or have the owner of the cluster set trustedRoot in imageSigners")
 	case errors.Is(err, context.DeadlineExceeded):
 		return unavailable(ref, "the registry did not answer in time", "look whether the agent reaches the registry, and send it again")
 	}

@@ -106,7 +106,7 @@ func (p *place) put(repository string, image v1.Image) name.Digest {
 
 // signer is a private key, and how cosign signs with it.
 type signer struct {
-	public imagesignature.Key
+	public imagesignature.Signer
 	sign   func(message []byte) []byte
 }
 
@@ -165,12 +165,21 @@ func simple(ref name.Digest, digest string) []byte {
 // attach puts a payload with signatures beside an image, as cosign 2 does.
 func (p *place) attach(ref name.Digest, payload []byte, signatures ...[]byte) {
 	p.t.Helper()
-	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
+	var all []map[string]string
 	for _, sig := range signatures {
+		all = append(all, map[string]string{"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(sig)})
+	}
+	p.annotate(ref, payload, all...)
+}
+
+// annotate puts a payload beside an image, once with each of the annotations.
+func (p *place) annotate(ref name.Digest, payload []byte, all ...map[string]string) {
+	p.t.Helper()
+	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
+	for _, notes := range all {
 		var err error
 		image, err = mutate.Append(image, mutate.Addendum{
-			Layer:       static.NewLayer(payload, "application/vnd.dev.cosign.simplesigning.v1+json"),
-			Annotations: map[string]string{"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(sig)},
+			Layer: static.NewLayer(payload, "application/vnd.dev.cosign.simplesigning.v1+json"), Annotations: notes,
 		})
 		require.NoError(p.t, err)
 	}
@@ -186,7 +195,7 @@ func statement(digest, predicate string) []byte {
 
 const signPredicate = "https://sigstore.dev/cosign/sign/v1"
 
-// refer puts a bundle beside an image that refers to it.
+// refer puts a bundle with a key's signature beside an image.
 func (p *place) refer(ref name.Digest, payload []byte, by signer) {
 	p.t.Helper()
 	const kind = "application/vnd.in-toto+json"
@@ -197,6 +206,12 @@ func (p *place) refer(ref name.Digest, payload []byte, by signer) {
 		"dsseEnvelope":         map[string]any{"payload": payload, "payloadType": kind, "signatures": []any{map[string]any{"sig": sig}}},
 	})
 	require.NoError(p.t, err)
+	p.bundle(ref, text)
+}
+
+// bundle puts a bundle beside an image that refers to it.
+func (p *place) bundle(ref name.Digest, text []byte) {
+	p.t.Helper()
 	const media = "application/vnd.dev.sigstore.bundle.v0.3+json"
 	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), static.NewLayer(text, media))
 	require.NoError(p.t, err)
@@ -208,8 +223,8 @@ func (p *place) refer(ref name.Digest, payload []byte, by signer) {
 	require.NoError(p.t, remote.Write(ref.Context().Digest(digest.String()), image, p.options()...))
 }
 
-func (p *place) verify(ref name.Digest, keys ...imagesignature.Key) error {
-	return p.verifier.Verify(imagesignature.Request{Image: ref.Name(), Keys: keys, Runner: "ci", Namespace: "shop", PullSecrets: []string{"pull"}})
+func (p *place) verify(ref name.Digest, by ...imagesignature.Signer) error {
+	return p.verifier.Verify(imagesignature.Request{Image: ref.Name(), Signers: by, Runner: "ci", Namespace: "shop", PullSecrets: []string{"pull"}})
 }
 
 func TestVerify_SignedByKey(t *testing.T) {
@@ -226,7 +241,7 @@ func TestVerify_SignedByKey(t *testing.T) {
 		ref = p.push("shop/bundle")
 		p.refer(ref, statement(ref.DigestStr(), signPredicate), s)
 		require.NoError(t, p.verify(ref, s.public), kind)
-		if s.public.Fingerprint() != other.Fingerprint() {
+		if s.public.ID() != other.ID() {
 			err := p.verify(ref, other)
 			require.True(t, problem.Is(err, problem.Code(imagesignature.NotListed)), "%s: %v", kind, err)
 			require.ErrorContains(t, err, ref.Name())
@@ -343,7 +358,7 @@ func TestVerify_Unreachable(t *testing.T) {
 	asked := p.requests.Load()
 	require.ErrorContains(t, p.verify(p.unpushed("shop/web"), s.public), "the registries of many images could not be reached")
 	assert.Equal(t, asked, p.requests.Load(), "the Runner waits")
-	assert.ErrorContains(t, p.verifier.Verify(imagesignature.Request{Image: ref.Name(), Keys: []imagesignature.Key{s.public}, Runner: "other"}), "answered 500", "another does not")
+	assert.ErrorContains(t, p.verifier.Verify(imagesignature.Request{Image: ref.Name(), Signers: []imagesignature.Signer{s.public}, Runner: "other"}), "answered 500", "another does not")
 
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()

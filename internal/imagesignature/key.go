@@ -6,13 +6,16 @@ import (
 	"crypto/ed25519"
 	"crypto/rsa"
 	"crypto/sha256"
-	"crypto/sha512"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/sigstore/sigstore-go/pkg/root"
+	"github.com/sigstore/sigstore-go/pkg/verify"
+	sigstore "github.com/sigstore/sigstore/pkg/signature"
 )
 
 // The bounds of keys.
@@ -22,69 +25,70 @@ const (
 	minRSABits = 2048
 )
 
-// Key is a public key that signs images.
-type Key struct {
-	public crypto.PublicKey
-	sum    string
-}
-
 // ReadKey reads a public key in PEM, as `cosign generate-key-pair` writes cosign.pub.
-func ReadKey(text string) (Key, error) {
+func ReadKey(text string) (Signer, error) {
 	block, rest := pem.Decode([]byte(text))
 	switch {
 	case len(text) > maxKey:
-		return Key{}, fmt.Errorf("has more than %d KiB", maxKey>>10)
+		return Signer{}, fmt.Errorf("has more than %d KiB", maxKey>>10)
 	case strings.Contains(text, "PRIVATE KEY"):
-		return Key{}, errors.New("is a private key: give the public one (cosign.pub), and replace the key, which others may have read")
+		return Signer{}, errors.New("is a private key: give the public one (cosign.pub), and replace the key, which others may have read")
 	case block == nil || block.Type != "PUBLIC KEY" || strings.TrimSpace(string(rest)) != "":
-		return Key{}, errors.New("is not one public key in PEM, as cosign.pub: -----BEGIN PUBLIC KEY-----")
+		return Signer{}, errors.New("is not one public key in PEM, as cosign.pub: -----BEGIN PUBLIC KEY-----")
 	}
 	public, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
-		return Key{}, errors.New("is not a public key that can be read")
+		return Signer{}, errors.New("is not a public key that can be read")
+	}
+	kind, algorithms, err := algorithmsOf(public)
+	if err != nil {
+		return Signer{}, err
+	}
+	id := fmt.Sprintf("sha256:%x", sha256.Sum256(block.Bytes))
+	s := Signer{id: id, text: fmt.Sprintf("%s key %.23s…", kind, id), policy: verify.WithKey()}
+	for _, algorithm := range algorithms {
+		key := root.NewExpiringKey(algorithm, time.Time{}, time.Time{}) // it counts as long as it is listed
+		v, err := verify.NewVerifier(root.NewTrustedPublicKeyMaterial(func(string) (root.TimeConstrainedVerifier, error) { return key, nil }),
+			verify.WithNoObserverTimestamps())
+		if err != nil {
+			return Signer{}, err
+		}
+		s.verifiers = append(s.verifiers, v)
+	}
+	return s, nil
+}
+
+// algorithmsOf returns how a key may sign. Versions of cosign differ in the hash for large ECDSA
+// keys, and in whether Ed25519 signs a hash.
+func algorithmsOf(public crypto.PublicKey) (kind string, algorithms []sigstore.Verifier, err error) {
+	add := func(v sigstore.Verifier, wrong error) {
+		algorithms, err = append(algorithms, v), errors.Join(err, wrong)
 	}
 	switch public := public.(type) {
-	case *ecdsa.PublicKey, ed25519.PublicKey:
-	case *rsa.PublicKey:
-		if public.N.BitLen() < minRSABits {
-			return Key{}, fmt.Errorf("is an RSA key of %d bits: at least %d are needed", public.N.BitLen(), minRSABits)
-		}
-	default:
-		return Key{}, errors.New("is of a type that is not supported: ECDSA, Ed25519 and RSA are")
-	}
-	sum := sha256.Sum256(block.Bytes)
-	return Key{public: public, sum: hex.EncodeToString(sum[:])}, nil
-}
-
-// Fingerprint returns the SHA-256 of the key, as SubjectPublicKeyInfo.
-func (k Key) Fingerprint() string { return "sha256:" + k.sum }
-
-// String returns the key's type, and the beginning of its fingerprint.
-func (k Key) String() string {
-	kind := "Ed25519"
-	switch k.public.(type) {
 	case *ecdsa.PublicKey:
 		kind = "ECDSA"
-	case *rsa.PublicKey:
-		kind = "RSA"
-	}
-	return fmt.Sprintf("%s key sha256:%.16s…", kind, k.sum)
-}
-
-// verifies reports whether the key has signed a message. Versions of cosign differ in the hash for
-// large ECDSA keys, and in whether Ed25519 signs a hash.
-func (k Key) verifies(message, signature []byte) bool {
-	short, long, longest := sha256.Sum256(message), sha512.Sum384(message), sha512.Sum512(message)
-	switch public := k.public.(type) {
-	case *ecdsa.PublicKey:
-		return ecdsa.VerifyASN1(public, short[:], signature) ||
-			public.Params().BitSize == 384 && ecdsa.VerifyASN1(public, long[:], signature) ||
-			public.Params().BitSize == 521 && ecdsa.VerifyASN1(public, longest[:], signature)
+		add(sigstore.LoadECDSAVerifier(public, crypto.SHA256))
+		switch public.Params().BitSize {
+		case 384:
+			add(sigstore.LoadECDSAVerifier(public, crypto.SHA384))
+		case 521:
+			add(sigstore.LoadECDSAVerifier(public, crypto.SHA512))
+		}
 	case ed25519.PublicKey:
-		return ed25519.Verify(public, message, signature) ||
-			ed25519.VerifyWithOptions(public, longest[:], signature, &ed25519.Options{Hash: crypto.SHA512}) == nil
+		kind = "Ed25519"
+		add(sigstore.LoadED25519Verifier(public))
+		add(sigstore.LoadED25519phVerifier(public))
 	case *rsa.PublicKey:
-		return rsa.VerifyPKCS1v15(public, crypto.SHA256, short[:], signature) == nil
+		if public.N.BitLen() < minRSABits {
+			return "", nil, fmt.Errorf("is an RSA key of %d bits: at least %d are needed", public.N.BitLen(), minRSABits)
+		}
+		kind = "RSA"
+		add(sigstore.LoadRSAPKCS1v15Verifier(public, crypto.SHA256))
+	default:
+		return "", nil, errors.New("is of a type that is not supported: ECDSA, Ed25519 and RSA are")
 	}
-	return false
+	if err != nil {
+		return "", nil, errors.New("is not a public key that can be used")
+	}
+	return kind, algorithms, nil
 }

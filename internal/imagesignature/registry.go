@@ -55,17 +55,14 @@ func (r registry) simple(ref name.Digest) ([]signature, error) {
 	}
 	var found []signature
 	for _, layer := range manifest.Layers {
-		encoded := layer.Annotations["dev.cosignproject.cosign/signature"]
-		if string(layer.MediaType) != simpleMedia || encoded == "" || len(found) == maxSignatures {
+		if string(layer.MediaType) != simpleMedia || layer.Annotations[signatureNote] == "" || len(found) == maxSignatures {
 			continue
 		}
 		payload, err := blob(image, layer)
 		if err != nil {
 			return nil, err
 		}
-		if s, ok := simpleSignature(payload, encoded); ok {
-			found = append(found, s)
-		}
+		found = append(found, simpleSignature(payload, layer.Annotations))
 	}
 	return found, nil
 }
@@ -164,11 +161,11 @@ func said(err error) string {
 	case errors.As(err, &dns):
 		return fmt.Sprintf("the host %.253s has no address", dns.Name)
 	case errors.As(err, &op):
-		return fmt.Sprintf("the registry cannot be reached: %v", op.Err)
+		return fmt.Sprintf("the server cannot be reached: %v", op.Err)
 	case errors.Is(err, errPlain), errors.Is(err, errTooMuch):
 		return err.Error()
 	}
-	return "the registry's answer cannot be used"
+	return "the server's answer cannot be used"
 }
 
 var (

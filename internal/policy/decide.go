@@ -26,7 +26,7 @@ func (d Document) explain(i runnerapi.Intent, source string) (Rule, error) {
 		if !rule.about(i) {
 			continue
 		}
-		r := ruling{Rule: rule, field: fmt.Sprintf("rules[%d]", at), source: source, intent: i}
+		r := ruling{Rule: rule, field: fmt.Sprintf("rules[%d]", at), source: source, intent: i, images: d.images}
 		err := r.allow(i)
 		if err == nil {
 			return rule, nil
@@ -109,6 +109,7 @@ type ruling struct {
 	Rule
 	field, source string
 	intent        runnerapi.Intent
+	images        VerifyImage
 }
 
 // refuse names the rule, the part of it, and the field of the command at fault.

@@ -31,6 +31,8 @@ type Document struct {
 	// Rules are read from the top, and the first that is about a call decides; a
 	// call that none is about is refused. Absent, those of the preset deploy are in force.
 	Rules []Rule `json:"rules,omitzero"`
+
+	images VerifyImage // nil if nothing verifies images
 }
 
 // Rule decides whether some calls are allowed, and within which bounds. Runners, namespaces,
@@ -97,8 +99,8 @@ type Rule struct {
 	// Signers are public keys, by one of which each commit from Git, or the tag that is followed to
 	// it, must be signed: SSH's or OpenPGP's. Absent, commits need no signature.
 	Signers []string `json:"signers,omitzero"`
-	// ImageSigners are public keys, by which the images that the rule allows must be signed.
-	// Absent, images need no signature.
+	// ImageSigners are keys and identities, by which the images that the rule allows must be
+	// signed. Absent, images need no signature.
 	ImageSigners []ImageSigners `json:"imageSigners,omitzero"`
 	// Approval is how long a command waits for an approval by the cluster's owner, and how long an
 	// approval is good: a duration such as 10m. Absent, commands need none. Reads never do.

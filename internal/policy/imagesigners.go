@@ -7,15 +7,18 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/imagesignature"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// ImageSigners are the keys by one of which images must be signed.
+// ImageSigners are those by one of whom images must be signed.
 type ImageSigners struct {
 	// Images are registries or repositories, as in Rule.Images. Absent, all images.
 	Images []string `json:"images,omitzero"`
 	// Keys are public keys in PEM.
-	Keys []string `json:"keys"`
+	Keys []string `json:"keys,omitzero"`
+	// Keyless are identities that sign without a key.
+	Keyless []imagesignature.Keyless `json:"keyless,omitzero"`
+	// TrustedRoot is the trusted_root.json of the Sigstore that Keyless use. Absent, the public one.
+	TrustedRoot string `json:"trustedRoot,omitempty"`
 }
 
 // VerifyImage returns why an image is not signed as a rule demands.
@@ -29,22 +32,26 @@ func (p *Policy) SetImages(verify VerifyImage) {
 	p.images = verify
 }
 
-// verifyImage returns how images of a command are verified.
-func verifyImage(verify VerifyImage, i runnerapi.Intent) func(image string, pullSecrets, keys []string) error {
-	return func(image string, pullSecrets, keys []string) error {
-		if verify == nil {
-			return runnerapi.PolicyDenied("report this", "this agent verifies no signatures of images, so it does not allow %.200q", image)
+// signers returns the signers of an entry that was validated.
+func (s ImageSigners) signers() (all []imagesignature.Signer) {
+	for _, text := range s.Keys {
+		if key, err := imagesignature.ReadKey(text); err == nil {
+			all = append(all, key)
 		}
-		r := imagesignature.Request{Image: image, Runner: i.Runner, Namespace: i.Namespace, PullSecrets: pullSecrets}
-		for _, text := range keys {
-			key, err := imagesignature.ReadKey(text)
-			if err != nil { // the policy was validated
-				return runnerapi.PolicyDenied("report this", "a key in imageSigners %v", err)
-			}
-			r.Keys = append(r.Keys, key)
-		}
-		return verify(r)
 	}
+	var root imagesignature.Root
+	if s.TrustedRoot != "" {
+		var err error
+		if root, err = imagesignature.ReadRoot(s.TrustedRoot); err != nil {
+			return all
+		}
+	}
+	for _, k := range s.Keyless {
+		if signer, err := k.Signer(root); err == nil {
+			all = append(all, signer)
+		}
+	}
+	return all
 }
 
 // signed checks that an image is signed as the rule demands, by each entry that covers it. What is
@@ -62,10 +69,12 @@ func (r ruling) signed(field, image string, pullSecrets []string) error {
 		if _, ok := imagesignature.Digest(image); !ok {
 			return r.untagged(r.refuse(field, "imageSigners", "demands signed images by their digest, and %.200q names none", image), image)
 		}
-		if r.intent.VerifyImage == nil {
-			return r.refuse(field, "imageSigners", "demands signed images, which this agent does not verify")
+		if r.images == nil {
+			return r.refuse(field, "imageSigners", "demands signed images, and this agent verifies no signatures of images")
 		}
-		if err := r.intent.VerifyImage(image, pullSecrets, entry.Keys); err != nil {
+		if err := r.images(imagesignature.Request{
+			Image: image, Signers: entry.signers(), Runner: r.intent.Runner, Namespace: r.intent.Namespace, PullSecrets: pullSecrets,
+		}); err != nil {
 			return r.ofRule(err, field)
 		}
 	}
@@ -119,8 +128,8 @@ func (c *checking) imageSigners(field string, all []ImageSigners) {
 		if s.Images != nil && len(s.Images) == 0 {
 			c.add(at+".images", "is about no image: name some, or leave it out for all images")
 		}
-		if len(s.Keys) == 0 || len(s.Keys) > imagesignature.MaxKeys {
-			c.add(at+".keys", "has to have 1 to %d public keys", imagesignature.MaxKeys)
+		if len(s.Keys)+len(s.Keyless) == 0 || len(s.Keys) > imagesignature.MaxKeys || len(s.Keyless) > imagesignature.MaxKeyless {
+			c.add(at, "has to have 1 to %d keys (public keys), or 1 to %d keyless (identity and issuer)", imagesignature.MaxKeys, imagesignature.MaxKeyless)
 			continue
 		}
 		for k, text := range s.Keys {
@@ -128,6 +137,29 @@ func (c *checking) imageSigners(field string, all []ImageSigners) {
 				c.add(fmt.Sprintf("%s.keys[%d]", at, k), "%v", err)
 			}
 		}
+		c.keyless(at, s)
+	}
+}
+
+// keyless checks the identities of an entry, and their root of trust.
+func (c *checking) keyless(at string, s ImageSigners) {
+	for k, signer := range s.Keyless {
+		field := fmt.Sprintf("%s.keyless[%d]", at, k)
+		_, err := signer.Signer(imagesignature.Root{})
+		if wrong, ok := errors.AsType[*imagesignature.FieldError](err); ok {
+			c.add(field+"."+wrong.Field, "%s", wrong.Message)
+		} else if err != nil {
+			c.add(field, "%v", err)
+		}
+	}
+	if s.TrustedRoot == "" {
+		return
+	}
+	if len(s.Keyless) == 0 {
+		c.add(at+".trustedRoot", "is for keyless, which the entry does not have")
+	}
+	if _, err := imagesignature.ReadRoot(s.TrustedRoot); err != nil {
+		c.add(at+".trustedRoot", "%v", err)
 	}
 }
 
@@ -142,13 +174,12 @@ func (c *checking) sources(field string, entries []string) {
 	}
 }
 
-// summary returns by which keys images are signed.
+// summary returns by whom images are signed.
 func (s ImageSigners) summary() string {
-	names := make([]string, 0, len(s.Keys))
-	for _, text := range s.Keys {
-		if key, err := imagesignature.ReadKey(text); err == nil {
-			names = append(names, key.String())
-		}
+	signers := s.signers()
+	names := make([]string, 0, len(signers))
+	for _, signer := range signers {
+		names = append(names, signer.String())
 	}
 	return fmt.Sprintf("images from %s are signed by %s, or refused", orNone(s.Images, "anywhere"), strings.Join(names, ", "))
 }

@@ -59,7 +59,7 @@ func TestImageSigners_OfMatchingRule(t *testing.T) {
 	require.Len(t, asked, 1)
 	assert.Equal(t, signed.Image, asked[0].Image)
 	assert.Equal(t, []string{"ci", "shop", "pull"}, []string{asked[0].Runner, asked[0].Namespace, asked[0].PullSecrets[0]})
-	assert.Len(t, asked[0].Keys, 1)
+	assert.Len(t, asked[0].Signers, 1)
 
 	known := &problem.Error{}
 	for image, fix := range map[string]string{
@@ -104,14 +104,40 @@ func TestImageSigners_OfObjects(t *testing.T) {
 	assert.Equal(t, []string{"pull"}, asked[0].PullSecrets)
 }
 
+// TestImageSigners_Keyless: identities count beside keys.
+func TestImageSigners_Keyless(t *testing.T) {
+	doc, err := policy.Parse([]byte(signedRules + `
+    keyless:
+    - {identity: ann@example.com, issuer: "https://accounts.example.com"}
+    - {identityRegexp: "https://github.com/acme/.*", issuer: "https://token.actions.githubusercontent.com"}
+`))
+	require.NoError(t, err)
+	require.Len(t, doc.Summary(), 1)
+	assert.Contains(t, doc.Summary()[0], `, keyless identity "ann@example.com" of issuer https://accounts.example.com, keyless identities like "https://github.com/acme/.*" of issuer`)
+	p := policy.New("a test")
+	p.Set(doc, nil)
+	var asked []imagesignature.Request
+	p.SetImages(func(r imagesignature.Request) error { asked = append(asked, r); return nil })
+	app := runnerapi.AppSpec{Image: "registry.example.com/shop/web@" + signedDigest}
+	require.NoError(t, p.Decide(runnerapi.Intent{Command: "put-app", Access: runnerapi.Writes, Runner: "ci", Namespace: "shop", Name: "web", App: &app}))
+	require.Len(t, asked, 1)
+	assert.Len(t, asked[0].Signers, 3)
+}
+
 func TestImageSigners_Mistakes(t *testing.T) {
 	for text, says := range map[string]string{
 		"imageSigners: []": "imageSigners: has to have 1 to 16 entries",
-		"imageSigners: [{images: [registry.example.com], keys: []}]":  "imageSigners[0].keys: has to have 1 to 16 public keys",
-		"imageSigners: [{images: [web], keys: [x]}]":                  "imageSigners[0].images[0]: \"web\" does not begin with a registry",
-		"imageSigners: [{images: [], keys: [x]}]":                     "imageSigners[0].images: is about no image",
-		"imageSigners: [{keys: [x]}]":                                 "imageSigners[0].keys[0]: is not one public key in PEM",
-		"deny: true\n  imageSigners: [{keys: [\"" + "-----BEGIN\"]}]": "deny: a rule that denies takes no images",
+		"imageSigners: [{images: [registry.example.com], keys: []}]":                                 "imageSigners[0]: has to have 1 to 16 keys (public keys), or 1 to 16 keyless (identity and issuer)",
+		"imageSigners: [{keyless: []}]":                                                              "imageSigners[0]: has to have 1 to 16 keys",
+		"imageSigners: [{keyless: [{issuer: 'https://a.example'}]}]":                                 "imageSigners[0].keyless[0].identity: or identityRegexp: set one of them",
+		"imageSigners: [{keyless: [{identity: a}]}]":                                                 "imageSigners[0].keyless[0].issuer: has to be the https URL",
+		"imageSigners: [{keyless: [{identityRegexp: '(', issuer: 'https://a.example'}]}]":            "imageSigners[0].keyless[0].identityRegexp: is not a regular expression",
+		"imageSigners: [{keyless: [{identity: a, issuer: 'https://a.example'}], trustedRoot: '{}'}]": "imageSigners[0].trustedRoot: is not a trusted_root.json",
+		"imageSigners: [{keys: [x], trustedRoot: '{}'}]":                                             "imageSigners[0].trustedRoot: is for keyless",
+		"imageSigners: [{images: [web], keys: [x]}]":                                                 "imageSigners[0].images[0]: \"web\" does not begin with a registry",
+		"imageSigners: [{images: [], keys: [x]}]":                                                    "imageSigners[0].images: is about no image",
+		"imageSigners: [{keys: [x]}]":                                                                "imageSigners[0].keys[0]: is not one public key in PEM",
+		"deny: true\n  imageSigners: [{keys: [\"" + "-----BEGIN\"]}]":                                "deny: a rule that denies takes no images",
 	} {
 		_, err := policy.Parse([]byte("rules:\n- name: a\n  " + text + "\n"))
 		require.Error(t, err, text)

@@ -139,7 +139,7 @@ func (p *Policy) rule(i runnerapi.Intent) (Rule, error) {
 	p.mu.Lock()
 	known, doc, wrong := p.known, p.doc, p.wrong
 	i.PublicHost = p.publicHost
-	i.VerifyImage = verifyImage(p.images, i)
+	doc.images = p.images
 	p.mu.Unlock()
 	switch {
 	case (!known || wrong != nil || doc.Paused) && i.Command == alwaysAnswered:
