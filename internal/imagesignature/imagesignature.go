@@ -1,5 +1,5 @@
-// Package imagesignature verifies who has signed an image, as cosign signs: by a key, or keyless, by
-// a certificate of Sigstore's CA and an entry in its transparency log. It reads the tag
+// Package imagesignature verifies who has signed an image, as cosign signs: by a key, or keyless,
+// by a certificate of Sigstore's CA and an entry in its transparency log. It reads the tag
 // sha256-DIGEST.sig with a payload of simple signing, and bundles that refer to the image; it makes
 // no signatures.
 package imagesignature

@@ -105,7 +105,7 @@ func TestVerify_KeylessRefused(t *testing.T) {
 			s.noTime = false
 		}, exact, "failed to verify timestamps"},
 		"signed after the certificate expired": {func(ref name.Digest) {
-			s.late = time.Hour
+			s.late = 30 * time.Minute
 			p.signKeyless(ref, s, workflow, github)
 			s.late = 0
 		}, exact, "outside certificate validity"},

@@ -17,7 +17,7 @@ type ImageSigners struct {
 	Keys []string `json:"keys,omitzero"`
 	// Keyless are identities that sign without a key.
 	Keyless []imagesignature.Keyless `json:"keyless,omitzero"`
-	// TrustedRoot is the trusted_root.json of the Sigstore that Keyless use. Absent, the public one.
+	// TrustedRoot is the trusted_root.json of the Sigstore of Keyless. Absent, the public one.
 	TrustedRoot string `json:"trustedRoot,omitempty"`
 }
 

@@ -137,19 +137,19 @@ var sources = []Entry{
 	{
 		"PO-5040", "image_unsigned", "Image not signed",
 		"The policy has `imageSigners`, and the registry has no signature of that digest.",
-		"Sign the digest with a listed key: `cosign sign --key KEY IMAGE@DIGEST`.",
+		"Sign the digest as a listed signer: `cosign sign --key KEY IMAGE@DIGEST`, or without `--key` for `keyless`.",
 		"docs/reference/policy.md#signed-images-imagesigners",
 	},
 	{
 		"PO-5041", "image_signer_not_listed", "Image signer not listed",
-		"No signature of the image is valid and by a key in `imageSigners`.",
-		"Sign with a listed key, or ask the owner to add this one.",
+		"No signature of the image is valid and by a key or an identity in `imageSigners`. The message has why.",
+		"Sign as a listed signer, or ask the owner to add this one.",
 		"docs/reference/policy.md#signed-images-imagesigners",
 	},
 	{
 		"PO-5042", "image_signature_unavailable", "Image signatures unavailable",
-		"The agent could not read the signatures in the image's registry, and does not deploy the image without.",
-		"See that the agent reaches the registry over HTTPS. Name the pull secret in `imagePullSecrets`.",
+		"The agent could not read the signatures in the image's registry, or fetch Sigstore's root of trust. It does not deploy the image without.",
+		"See that the agent reaches the registry over HTTPS, and `tuf-repo-cdn.sigstore.dev` for `keyless`. Name the pull secret in `imagePullSecrets`.",
 		"docs/reference/policy.md#signed-images-imagesigners",
 	},
 	{
