@@ -13,7 +13,9 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/imagesignature"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	keyless "github.com/pipeops/pipeops-vm-agent/internal/sigstore"
 	"github.com/pipeops/pipeops-vm-agent/test/programs"
+	"github.com/pipeops/pipeops-vm-agent/test/sigstoretest"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
@@ -63,11 +65,11 @@ func TestVerify_RealCosign(t *testing.T) {
 func TestVerify_RealCosignKeyless(t *testing.T) {
 	dir := t.TempDir()
 	cosign := cosignIn(t, dir)
-	s := newSigstore(t)
-	s.withSCT = true
+	s := sigstoretest.New(t)
+	s.WithSCT = true
 	service := func(path string) []any {
 		return []any{map[string]any{
-			"url": s.server.URL + path, "majorApiVersion": 1, "operator": "test", "validFor": map[string]any{"start": "2020-01-01T00:00:00Z"},
+			"url": s.URL + path, "majorApiVersion": 1, "operator": "test", "validFor": map[string]any{"start": "2020-01-01T00:00:00Z"},
 		}}
 	}
 	config, err := json.Marshal(map[string]any{
@@ -76,15 +78,15 @@ func TestVerify_RealCosignKeyless(t *testing.T) {
 		"rekorTlogConfig": map[string]any{"selector": "ANY"}, "tsaConfig": map[string]any{"selector": "ANY"},
 	})
 	require.NoError(t, err)
-	for name, text := range map[string]string{"config.json": string(config), "root.json": s.trustedRoot(), "token": token(workflow, github)} {
+	for name, text := range map[string]string{"config.json": string(config), "root.json": s.TrustedRoot(), "token": sigstoretest.Token(workflow, github)} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	ours := s.signer(imagesignature.Keyless{Identity: workflow, Issuer: github})
-	other := s.signer(imagesignature.Keyless{Identity: "ann@example.com", Issuer: github})
+	ours := signerOf(t, s, keyless.Keyless{Identity: workflow, Issuer: github})
+	other := signerOf(t, s, keyless.Keyless{Identity: "ann@example.com", Issuer: github})
 	p := open(t, registry.WithReferrersSupport(true))
 	for kind, args := range map[string][]string{
 		"bundle": {"--signing-config=config.json", "--trusted-root=root.json"},
-		"tag":    {"--new-bundle-format=false", "--use-signing-config=false", "--fulcio-url=" + s.server.URL, "--rekor-url=" + s.server.URL, "--trusted-root=root.json"},
+		"tag":    {"--new-bundle-format=false", "--use-signing-config=false", "--fulcio-url=" + s.URL, "--rekor-url=" + s.URL, "--trusted-root=root.json"},
 	} {
 		ref := p.push("shop/web")
 		cosign(append(append([]string{"sign", "--yes", "--identity-token=token", "--allow-insecure-registry"}, args...), ref.Name())...)

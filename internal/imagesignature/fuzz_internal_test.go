@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/sigstore/sigstore-go/pkg/testing/ca"
 	"github.com/sigstore/sigstore-go/pkg/verify"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/sigstore"
 )
 
 // FuzzSignature: what a registry has of an image never passes without the key, or a certificate of
@@ -63,17 +65,18 @@ func fuzzSigners(f *testing.F) []Signer {
 	if err != nil {
 		f.Fatal(err)
 	}
-	sigstore, err := ca.NewVirtualSigstore()
+	virtual, err := ca.NewVirtualSigstore()
 	if err != nil {
 		f.Fatal(err)
 	}
-	v, err := sigstoreVerifier(sigstore)
+	v, err := sigstore.NewVerifier(virtual)
 	if err != nil {
 		f.Fatal(err)
 	}
-	identity, err := Keyless{IdentityRegexp: ".*", Issuer: "https://accounts.example.com"}.Signer(Root{verifier: v})
+	identity, err := sigstore.Keyless{IdentityRegexp: ".*", Issuer: "https://accounts.example.com"}.Signer(sigstore.Root{})
 	if err != nil {
 		f.Fatal(err)
 	}
-	return []Signer{key, identity}
+	identity.Verifier = v
+	return []Signer{key, Keyless(identity)}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
+	"github.com/pipeops/pipeops-vm-agent/internal/sigstore"
 )
 
 // Reason is the stable name of a failure.
@@ -65,10 +66,9 @@ type Config struct {
 	// Transport fetches signatures, unguarded; nil for one with the system's roots and proxies.
 	Transport http.RoundTripper
 	Now       func() time.Time // time.Now when nil
-	// Mirror is where the root of trust of keyless signatures is fetched, with the first root.json
-	// of TUF; empty for the public Sigstore's.
-	Mirror     string
-	MirrorRoot []byte
+	// Mirror is where the root of trust of keyless signatures is fetched; the zero value is the
+	// public Sigstore's.
+	Mirror sigstore.Mirror
 }
 
 // Verifier verifies the signatures of images, and remembers which ones are signed.
@@ -76,7 +76,7 @@ type Verifier struct {
 	config    Config
 	transport http.RoundTripper
 	now       func() time.Time
-	public    *publicRoot
+	public    *sigstore.Public
 	slots     chan struct{}
 
 	mu          sync.Mutex
@@ -104,9 +104,12 @@ func New(c Config) *Verifier {
 		t.MaxIdleConns, t.ResponseHeaderTimeout = atWork, patience
 		v.transport = c.Guard.Transport(t)
 	}
-	v.public = newPublicRoot(c, v.transport, v.now)
+	v.public = sigstore.NewPublic(v.transport, v.now, c.Mirror)
 	return v
 }
+
+// Sigstore returns the root of trust of the public Sigstore, which other signatures need, too.
+func (v *Verifier) Sigstore() *sigstore.Public { return v.public }
 
 // Digest returns the reference of an image that names its digest; false for one that does not.
 func Digest(image string) (name.Digest, bool) {
@@ -204,7 +207,7 @@ func (v *Verifier) look(ctx context.Context, ref name.Digest, r Request) error {
 		return err
 	}
 	reg := registry{ctx: ctx, auth: auth, transport: v.transport}
-	t := trial{signers: r.Signers, digest: ref.DigestStr(), public: func() (*verify.Verifier, error) { return v.public.get(ctx) }}
+	t := trial{signers: r.Signers, digest: ref.DigestStr(), public: func() (*verify.Verifier, error) { return v.public.Verifier(ctx) }}
 	found := 0
 	for _, read := range []func(name.Digest) ([]signature, error){reg.simple, reg.bundles} {
 		signatures, err := read(ref)
@@ -245,13 +248,13 @@ func (t *trial) refused(ref name.Digest, found int) error {
 // unread explains why a registry gave no signatures.
 func unread(ref name.Digest, err error) error {
 	var refused *egress.RefusedError
-	var away *rootError
+	var away *sigstore.RootError
 	switch {
 	case errors.As(err, &refused):
 		return problem.New(http.StatusForbidden, problem.Code(cmp.Or(hostCode(refused), "address_forbidden")), refused.Fix(),
 			"the signatures of image %s cannot be read: %v", ref.Name(), refused)
 	case errors.As(err, &away):
-		return unavailable(ref, away.Error(), "let the agent reach the public Sigstore, or have the owner of the cluster set trustedRoot in imageSigners")
+		return unavailable(ref, away.Error()+": "+said(away.Unwrap()), away.Fix())
 	case errors.Is(err, context.DeadlineExceeded):
 		return unavailable(ref, "the registry did not answer in time", "look whether the agent reaches the registry, and send it again")
 	}

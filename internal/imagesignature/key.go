@@ -15,7 +15,7 @@ import (
 
 	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/verify"
-	sigstore "github.com/sigstore/sigstore/pkg/signature"
+	algorithm "github.com/sigstore/sigstore/pkg/signature"
 )
 
 // The bounds of keys.
@@ -46,8 +46,8 @@ func ReadKey(text string) (Signer, error) {
 	}
 	id := fmt.Sprintf("sha256:%x", sha256.Sum256(block.Bytes))
 	s := Signer{id: id, text: fmt.Sprintf("%s key %.23s…", kind, id), policy: verify.WithKey()}
-	for _, algorithm := range algorithms {
-		key := root.NewExpiringKey(algorithm, time.Time{}, time.Time{}) // it counts as long as it is listed
+	for _, a := range algorithms {
+		key := root.NewExpiringKey(a, time.Time{}, time.Time{}) // it counts as long as it is listed
 		v, err := verify.NewVerifier(root.NewTrustedPublicKeyMaterial(func(string) (root.TimeConstrainedVerifier, error) { return key, nil }),
 			verify.WithNoObserverTimestamps())
 		if err != nil {
@@ -60,30 +60,30 @@ func ReadKey(text string) (Signer, error) {
 
 // algorithmsOf returns how a key may sign. Versions of cosign differ in the hash for large ECDSA
 // keys, and in whether Ed25519 signs a hash.
-func algorithmsOf(public crypto.PublicKey) (kind string, algorithms []sigstore.Verifier, err error) {
-	add := func(v sigstore.Verifier, wrong error) {
+func algorithmsOf(public crypto.PublicKey) (kind string, algorithms []algorithm.Verifier, err error) {
+	add := func(v algorithm.Verifier, wrong error) {
 		algorithms, err = append(algorithms, v), errors.Join(err, wrong)
 	}
 	switch public := public.(type) {
 	case *ecdsa.PublicKey:
 		kind = "ECDSA"
-		add(sigstore.LoadECDSAVerifier(public, crypto.SHA256))
+		add(algorithm.LoadECDSAVerifier(public, crypto.SHA256))
 		switch public.Params().BitSize {
 		case 384:
-			add(sigstore.LoadECDSAVerifier(public, crypto.SHA384))
+			add(algorithm.LoadECDSAVerifier(public, crypto.SHA384))
 		case 521:
-			add(sigstore.LoadECDSAVerifier(public, crypto.SHA512))
+			add(algorithm.LoadECDSAVerifier(public, crypto.SHA512))
 		}
 	case ed25519.PublicKey:
 		kind = "Ed25519"
-		add(sigstore.LoadED25519Verifier(public))
-		add(sigstore.LoadED25519phVerifier(public))
+		add(algorithm.LoadED25519Verifier(public))
+		add(algorithm.LoadED25519phVerifier(public))
 	case *rsa.PublicKey:
 		if public.N.BitLen() < minRSABits {
 			return "", nil, fmt.Errorf("is an RSA key of %d bits: at least %d are needed", public.N.BitLen(), minRSABits)
 		}
 		kind = "RSA"
-		add(sigstore.LoadRSAPKCS1v15Verifier(public, crypto.SHA256))
+		add(algorithm.LoadRSAPKCS1v15Verifier(public, crypto.SHA256))
 	default:
 		return "", nil, errors.New("is of a type that is not supported: ECDSA, Ed25519 and RSA are")
 	}

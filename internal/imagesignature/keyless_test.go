@@ -17,6 +17,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/imagesignature"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	keyless "github.com/pipeops/pipeops-vm-agent/internal/sigstore"
+	"github.com/pipeops/pipeops-vm-agent/test/sigstoretest"
 )
 
 const (
@@ -24,31 +26,31 @@ const (
 	github   = "https://token.actions.githubusercontent.com"
 )
 
-func (s *sigstore) signer(k imagesignature.Keyless) imagesignature.Signer {
-	s.t.Helper()
-	trusted, err := imagesignature.ReadRoot(s.trustedRoot())
-	require.NoError(s.t, err)
+func signerOf(t *testing.T, s *sigstoretest.Sigstore, k keyless.Keyless) imagesignature.Signer {
+	t.Helper()
+	trusted, err := keyless.ReadRoot(s.TrustedRoot())
+	require.NoError(t, err)
 	signer, err := k.Signer(trusted)
-	require.NoError(s.t, err)
-	return signer
+	require.NoError(t, err)
+	return imagesignature.Keyless(signer)
 }
 
-func (p *place) signKeyless(ref name.Digest, s *sigstore, identity, issuer string, options ...func(*sign.BundleOptions)) {
+func (p *place) signKeyless(ref name.Digest, s *sigstoretest.Sigstore, identity, issuer string, options ...func(*sign.BundleOptions)) {
 	p.t.Helper()
-	p.bundle(ref, s.sign(statement(ref.DigestStr(), signPredicate), identity, issuer, options...))
+	p.bundle(ref, s.Sign(statement(ref.DigestStr(), signPredicate), identity, issuer, options...))
 }
 
-func stamped(s *sigstore) func(*sign.BundleOptions) {
+func stamped(s *sigstoretest.Sigstore) func(*sign.BundleOptions) {
 	return func(o *sign.BundleOptions) {
-		o.TimestampAuthorities = []*sign.TimestampAuthority{sign.NewTimestampAuthority(&sign.TimestampAuthorityOptions{URL: s.server.URL + "/api/v1/timestamp"})}
+		o.TimestampAuthorities = []*sign.TimestampAuthority{sign.NewTimestampAuthority(&sign.TimestampAuthorityOptions{URL: s.URL + "/api/v1/timestamp"})}
 	}
 }
 
 func TestVerify_Keyless(t *testing.T) {
 	t.Parallel()
-	p, s := open(t, registry.WithReferrersSupport(true)), newSigstore(t)
-	exact := s.signer(imagesignature.Keyless{Identity: workflow, Issuer: github})
-	like := s.signer(imagesignature.Keyless{IdentityRegexp: `https://github\.com/acme/.*@refs/heads/main`, Issuer: github})
+	p, s := open(t, registry.WithReferrersSupport(true)), sigstoretest.New(t)
+	exact := signerOf(t, s, keyless.Keyless{Identity: workflow, Issuer: github})
+	like := signerOf(t, s, keyless.Keyless{IdentityRegexp: `https://github\.com/acme/.*@refs/heads/main`, Issuer: github})
 	ref := p.push("shop/web")
 	p.signKeyless(ref, s, workflow, github)
 	require.NoError(t, p.verify(ref, exact))
@@ -56,27 +58,27 @@ func TestVerify_Keyless(t *testing.T) {
 
 	email := p.push("shop/web")
 	p.signKeyless(email, s, "ann@example.com", "https://accounts.example.com")
-	require.NoError(t, p.verify(email, exact, s.signer(imagesignature.Keyless{Identity: "ann@example.com", Issuer: "https://accounts.example.com"})), "one is enough")
+	require.NoError(t, p.verify(email, exact, signerOf(t, s, keyless.Keyless{Identity: "ann@example.com", Issuer: "https://accounts.example.com"})), "one is enough")
 
-	s.noTime = true
+	s.NoTime = true
 	later := p.push("shop/web")
 	p.signKeyless(later, s, workflow, github, stamped(s))
 	require.NoError(t, p.verify(later, exact), "the time is that of the authority for timestamps")
 
-	s = newSigstore(t)
-	s.withSCT = true
+	s = sigstoretest.New(t)
+	s.WithSCT = true
 	logged := p.push("shop/web")
 	p.signKeyless(logged, s, workflow, github)
-	require.NoError(t, p.verify(logged, s.signer(imagesignature.Keyless{Identity: workflow, Issuer: github})))
+	require.NoError(t, p.verify(logged, signerOf(t, s, keyless.Keyless{Identity: workflow, Issuer: github})))
 }
 
 // TestVerify_KeylessRefused: what is not the signature of the identity, in time and in the log.
 func TestVerify_KeylessRefused(t *testing.T) {
 	t.Parallel()
-	p, s, other := open(t, registry.WithReferrersSupport(true)), newSigstore(t), newSigstore(t)
+	p, s, other := open(t, registry.WithReferrersSupport(true)), sigstoretest.New(t), sigstoretest.New(t)
 	key := signers(t)["ECDSA P-256"]
-	exact := s.signer(imagesignature.Keyless{Identity: workflow, Issuer: github})
-	like := s.signer(imagesignature.Keyless{IdentityRegexp: `https://github\.com/acme/[^/]*/.*`, Issuer: github})
+	exact := signerOf(t, s, keyless.Keyless{Identity: workflow, Issuer: github})
+	like := signerOf(t, s, keyless.Keyless{IdentityRegexp: `https://github\.com/acme/[^/]*/.*`, Issuer: github})
 	another := p.push("shop/other")
 	noLog := func(o *sign.BundleOptions) { o.TransparencyLogs = nil }
 	for kind, c := range map[string]struct {
@@ -95,25 +97,25 @@ func TestVerify_KeylessRefused(t *testing.T) {
 		"another CA": {func(ref name.Digest) { p.signKeyless(ref, other, workflow, github) }, exact, "not enough verified log entries"},
 		"another CA, logged in ours": {func(ref name.Digest) {
 			p.signKeyless(ref, s, workflow, github, func(o *sign.BundleOptions) {
-				o.CertificateProvider = sign.NewFulcio(&sign.FulcioOptions{BaseURL: other.server.URL})
+				o.CertificateProvider = sign.NewFulcio(&sign.FulcioOptions{BaseURL: other.URL})
 			})
 		}, exact, "failed to verify leaf certificate"},
 		"no entry in the log": {func(ref name.Digest) { p.signKeyless(ref, s, workflow, github, noLog, stamped(s)) }, exact, "not enough verified log entries"},
 		"no time": {func(ref name.Digest) {
-			s.noTime = true
+			s.NoTime = true
 			p.signKeyless(ref, s, workflow, github)
-			s.noTime = false
+			s.NoTime = false
 		}, exact, "failed to verify timestamps"},
 		"signed after the certificate expired": {func(ref name.Digest) {
-			s.late = 30 * time.Minute
+			s.Late = 30 * time.Minute
 			p.signKeyless(ref, s, workflow, github)
-			s.late = 0
+			s.Late = 0
 		}, exact, "outside certificate validity"},
 		"of another image": {func(ref name.Digest) {
-			p.bundle(ref, s.sign(statement(another.DigestStr(), signPredicate), workflow, github))
+			p.bundle(ref, s.Sign(statement(another.DigestStr(), signPredicate), workflow, github))
 		}, exact, "does not match"},
 		"altered after it was signed": {func(ref name.Digest) {
-			text := s.sign(statement(another.DigestStr(), signPredicate), workflow, github)
+			text := s.Sign(statement(another.DigestStr(), signPredicate), workflow, github)
 			p.bundle(ref, withPayload(t, text, statement(ref.DigestStr(), signPredicate)))
 		}, exact, "payload hash"},
 		"by a key":                     {func(ref name.Digest) { p.refer(ref, statement(ref.DigestStr(), signPredicate), key) }, exact, "not enough verified log entries"},
@@ -130,20 +132,20 @@ func TestVerify_KeylessRefused(t *testing.T) {
 		assert.Less(t, len(err.Error()), 2500, kind)
 	}
 	ref := p.push("shop/web")
-	p.bundle(ref, s.sign(statement(ref.DigestStr(), "https://spdx.dev/Document"), workflow, github))
+	p.bundle(ref, s.Sign(statement(ref.DigestStr(), "https://spdx.dev/Document"), workflow, github))
 	err := p.verify(ref, exact)
 	require.True(t, problem.Is(err, problem.Code(imagesignature.Unsigned)), "an attestation: %v", err)
 	require.ErrorContains(t, err, "fix: sign it: cosign sign "+ref.Name())
 	p.signKeyless(ref, s, workflow, github)
-	s.withSCT = true
-	require.ErrorContains(t, p.verify(ref, s.signer(imagesignature.Keyless{Identity: workflow, Issuer: github})), "failed to verify signed certificate timestamp", "the CT log")
+	s.WithSCT = true
+	require.ErrorContains(t, p.verify(ref, signerOf(t, s, keyless.Keyless{Identity: workflow, Issuer: github})), "failed to verify signed certificate timestamp", "the CT log")
 }
 
 // simpleNotes signs a payload of simple signing keyless, and returns its annotations as cosign 2
 // writes them.
-func (s *sigstore) simpleNotes(payload []byte, options ...func(*sign.BundleOptions)) map[string]string {
-	s.t.Helper()
-	b := s.bundleOf(&sign.PlainData{Data: payload}, workflow, github, options...)
+func simpleNotes(t *testing.T, s *sigstoretest.Sigstore, payload []byte, options ...func(*sign.BundleOptions)) map[string]string {
+	t.Helper()
+	b := s.Bundle(&sign.PlainData{Data: payload}, workflow, github, options...)
 	material := b.GetVerificationMaterial()
 	notes := map[string]string{
 		"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(b.GetMessageSignature().GetSignature()),
@@ -157,7 +159,7 @@ func (s *sigstore) simpleNotes(payload []byte, options ...func(*sign.BundleOptio
 				"logID": hex.EncodeToString(entry.GetLogId().GetKeyId()),
 			},
 		})
-		require.NoError(s.t, err)
+		require.NoError(t, err)
 		notes["dev.sigstore.cosign/bundle"] = string(text)
 	}
 	return notes
@@ -166,8 +168,8 @@ func (s *sigstore) simpleNotes(payload []byte, options ...func(*sign.BundleOptio
 // TestVerify_KeylessSimple: the older form, with a tag and annotations.
 func TestVerify_KeylessSimple(t *testing.T) {
 	t.Parallel()
-	p, s := open(t), newSigstore(t)
-	by := s.signer(imagesignature.Keyless{Identity: workflow, Issuer: github})
+	p, s := open(t), sigstoretest.New(t)
+	by := signerOf(t, s, keyless.Keyless{Identity: workflow, Issuer: github})
 	another := p.push("shop/other")
 	for kind, c := range map[string]struct {
 		of    func(ref name.Digest) name.Digest
@@ -178,7 +180,7 @@ func TestVerify_KeylessSimple(t *testing.T) {
 		"of another image": {of: func(name.Digest) name.Digest { return another }, says: "of something else than this image"},
 		"not logged":       {alter: func(n map[string]string) { delete(n, "dev.sigstore.cosign/bundle") }, says: "not enough verified log entries"},
 		"logged otherwise": {alter: func(n map[string]string) {
-			n["dev.sigstore.cosign/bundle"] = s.simpleNotes([]byte("another payload"))["dev.sigstore.cosign/bundle"]
+			n["dev.sigstore.cosign/bundle"] = simpleNotes(t, s, []byte("another payload"))["dev.sigstore.cosign/bundle"]
 		}, says: "transparency log signature does not match"},
 		"an entry that cannot be read": {alter: func(n map[string]string) { n["dev.sigstore.cosign/bundle"] = "{}" }, says: "the entry of the transparency log cannot be read"},
 		"a certificate that cannot be read": {
@@ -192,7 +194,7 @@ func TestVerify_KeylessSimple(t *testing.T) {
 			of = c.of(ref)
 		}
 		payload := simple(of, of.DigestStr())
-		notes := s.simpleNotes(payload)
+		notes := simpleNotes(t, s, payload)
 		if c.alter != nil {
 			c.alter(notes)
 		}
@@ -221,12 +223,12 @@ func withPayload(t *testing.T, text, payload []byte) []byte {
 // TestVerify_RefusalBounded: a refusal with many signers stays short.
 func TestVerify_RefusalBounded(t *testing.T) {
 	t.Parallel()
-	p, s := open(t, registry.WithReferrersSupport(true)), newSigstore(t)
+	p, s := open(t, registry.WithReferrersSupport(true)), sigstoretest.New(t)
 	ref := p.push("shop/web")
 	p.signKeyless(ref, s, workflow, github)
 	var by []imagesignature.Signer
-	for range imagesignature.MaxKeyless {
-		by = append(by, s.signer(imagesignature.Keyless{Identity: strings.Repeat("x", 500), Issuer: github}))
+	for range keyless.MaxKeyless {
+		by = append(by, signerOf(t, s, keyless.Keyless{Identity: strings.Repeat("x", 500), Issuer: github}))
 	}
 	err := p.verify(ref, by...)
 	require.ErrorContains(t, err, "others")
@@ -235,7 +237,7 @@ func TestVerify_RefusalBounded(t *testing.T) {
 
 func TestKeyless_Mistakes(t *testing.T) {
 	t.Parallel()
-	for says, k := range map[string]imagesignature.Keyless{
+	for says, k := range map[string]keyless.Keyless{
 		"identity or identityRegexp: set one":              {Issuer: github},
 		"identity or identityRegexp: set one of":           {Identity: "a", IdentityRegexp: "a", Issuer: github},
 		"issuer has to be the https URL":                   {Identity: "a"},
@@ -245,12 +247,12 @@ func TestKeyless_Mistakes(t *testing.T) {
 		"identity has more than 512 bytes":                 {Identity: strings.Repeat("x", 600), Issuer: github},
 		"identityRegexp has more than 512 bytes":           {IdentityRegexp: strings.Repeat("x", 600), Issuer: github},
 	} {
-		_, err := k.Signer(imagesignature.Root{})
+		_, err := k.Signer(keyless.Root{})
 		require.ErrorContains(t, err, says)
 	}
-	s := newSigstore(t)
+	s := sigstoretest.New(t)
 	var trusted map[string]any
-	require.NoError(t, json.Unmarshal([]byte(s.trustedRoot()), &trusted))
+	require.NoError(t, json.Unmarshal([]byte(s.TrustedRoot()), &trusted))
 	without := func(field string) string {
 		kept := trusted[field]
 		delete(trusted, field)
@@ -265,7 +267,7 @@ func TestKeyless_Mistakes(t *testing.T) {
 		"has no tlogs":                  without("tlogs"),
 		"has more than 32 KiB":          strings.Repeat(" ", 33<<10),
 	} {
-		_, err := imagesignature.ReadRoot(text)
+		_, err := keyless.ReadRoot(text)
 		require.ErrorContains(t, err, says)
 	}
 }

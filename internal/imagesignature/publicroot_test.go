@@ -19,6 +19,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/imagesignature"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	keyless "github.com/pipeops/pipeops-vm-agent/internal/sigstore"
+	"github.com/pipeops/pipeops-vm-agent/test/sigstoretest"
 )
 
 // mirror is a TUF repository over HTTPS, as that of the public Sigstore.
@@ -77,13 +79,12 @@ func newMirror(t *testing.T, trustedRoot string) *mirror {
 // TestVerify_PublicRoot: without trustedRoot, the root of trust is fetched by TUF, once a day.
 func TestVerify_PublicRoot(t *testing.T) {
 	t.Parallel()
-	p, s := open(t, registry.WithReferrersSupport(true)), newSigstore(t)
-	m, now := newMirror(t, s.trustedRoot()), time.Now()
+	p, s := open(t, registry.WithReferrersSupport(true)), sigstoretest.New(t)
+	m, now := newMirror(t, s.TrustedRoot()), time.Now()
 	p.config.Now = func() time.Time { return now }
-	p.config.Mirror, p.config.MirrorRoot = m.server.URL, m.anchor
+	p.config.Mirror = keyless.Mirror{URL: m.server.URL, Root: m.anchor}
 	p.verifier = imagesignature.New(p.config)
-	by, err := imagesignature.Keyless{Identity: workflow, Issuer: github}.Signer(imagesignature.Root{})
-	require.NoError(t, err)
+	by := ofPublic(t, workflow)
 	verify := func() error {
 		ref := p.push("shop/web")
 		p.signKeyless(ref, s, workflow, github)
@@ -104,32 +105,38 @@ func TestVerify_PublicRoot(t *testing.T) {
 	now = now.Add(6 * 24 * time.Hour)
 	require.NoError(t, verify(), "the mirror is away")
 	now = now.Add(2 * 24 * time.Hour)
-	err = verify()
+	err := verify()
 	require.True(t, problem.Is(err, problem.Code(imagesignature.Unavailable)), "for too long: %v", err)
 	require.ErrorContains(t, err, "Sigstore's root of trust cannot be fetched from "+m.server.URL)
-	require.ErrorContains(t, err, "set trustedRoot in imageSigners")
-	other, err := imagesignature.Keyless{Identity: "ann@example.com", Issuer: github}.Signer(imagesignature.Root{})
-	require.NoError(t, err)
+	require.ErrorContains(t, err, "set trustedRoot in the policy")
+	other := ofPublic(t, "ann@example.com")
 	ref := p.push("shop/web")
 	p.signKeyless(ref, s, workflow, github)
-	require.NoError(t, p.verify(ref, other, s.signer(imagesignature.Keyless{Identity: workflow, Issuer: github})), "a signer with a root of its own needs no mirror")
+	require.NoError(t, p.verify(ref, other, signerOf(t, s, keyless.Keyless{Identity: workflow, Issuer: github})), "a signer with a root of its own needs no mirror")
+}
+
+// ofPublic is a keyless signer of the public Sigstore.
+func ofPublic(t *testing.T, identity string) imagesignature.Signer {
+	t.Helper()
+	by, err := keyless.Keyless{Identity: identity, Issuer: github}.Signer(keyless.Root{})
+	require.NoError(t, err)
+	return imagesignature.Keyless(by)
 }
 
 func TestVerify_PublicRootRefused(t *testing.T) {
 	t.Parallel()
-	p, s := open(t, registry.WithReferrersSupport(true)), newSigstore(t)
-	m, forged := newMirror(t, s.trustedRoot()), newMirror(t, s.trustedRoot())
-	by, err := imagesignature.Keyless{Identity: workflow, Issuer: github}.Signer(imagesignature.Root{})
-	require.NoError(t, err)
+	p, s := open(t, registry.WithReferrersSupport(true)), sigstoretest.New(t)
+	m, forged := newMirror(t, s.TrustedRoot()), newMirror(t, s.TrustedRoot())
+	by := ofPublic(t, workflow)
 	ref := p.push("shop/web")
 	p.signKeyless(ref, s, workflow, github)
-	p.config.Mirror, p.config.MirrorRoot = forged.server.URL, m.anchor
+	p.config.Mirror = keyless.Mirror{URL: forged.server.URL, Root: m.anchor}
 	p.verifier = imagesignature.New(p.config)
-	err = p.verify(ref, by)
+	err := p.verify(ref, by)
 	require.True(t, problem.Is(err, problem.Code(imagesignature.Unavailable)), "keys that the first root.json does not have: %v", err)
 	require.NotZero(t, forged.asked.Load())
 
-	p.config.Mirror = m.server.URL
+	p.config.Mirror.URL = m.server.URL
 	p.config.Transport = refusing{p.config.Transport, strings.TrimPrefix(m.server.URL, "https://")}
 	p.verifier = imagesignature.New(p.config)
 	err = p.verify(ref, by)

@@ -6,11 +6,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/verify"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
+	"github.com/pipeops/pipeops-vm-agent/internal/sigstore"
 )
+
+// Keyless returns the signer of images that a keyless signer is.
+func Keyless(k sigstore.Signer) Signer {
+	s := Signer{id: k.ID, text: k.Text, policy: k.Policy, keyless: true}
+	if k.Verifier != nil {
+		s.verifiers = []*verify.Verifier{k.Verifier}
+	}
+	return s
+}
 
 // Signer is one whose signatures of images count: a key, or an identity to which Sigstore's CA
 // gives certificates.
@@ -67,11 +76,11 @@ func (t *trial) passes(sig signature) bool {
 		if err == nil {
 			return true
 		}
-		if unavailable, ok := errors.AsType[*rootError](err); ok {
+		if unavailable, ok := errors.AsType[*sigstore.RootError](err); ok {
 			t.away = unavailable
 		}
 		const most = 2 // reasons of a signer that are shown
-		if why := printable.Shorten(printable.Text(reason(err)), maxReason); len(t.why[s.id]) < most && !slices.Contains(t.why[s.id], why) {
+		if why := printable.Shorten(printable.Text(sigstore.Reason(err)), maxReason); len(t.why[s.id]) < most && !slices.Contains(t.why[s.id], why) {
 			if t.why == nil {
 				t.why = map[string][]string{}
 			}
@@ -86,17 +95,6 @@ const (
 	maxReason  = 300
 	maxRefusal = 1500
 )
-
-// reason returns why a signature does not count: of a certificate's identity, what it has instead.
-func reason(err error) string {
-	if value, ok := errors.AsType[*verify.ErrValueMismatch](err); ok {
-		return value.Error()
-	}
-	if value, ok := errors.AsType[*verify.ErrValueRegexMismatch](err); ok {
-		return value.Error()
-	}
-	return err.Error()
-}
 
 // refusals returns what was tried of each signer.
 func (t *trial) refusals() string {
@@ -118,14 +116,4 @@ func listed(signers []Signer, text func(Signer) string, between string) string {
 		b.WriteString(next)
 	}
 	return b.String()
-}
-
-// sigstoreVerifier verifies keyless signatures, as cosign does by default: a certificate of the CA,
-// an entry in the transparency log, and a time from the log or an authority for timestamps.
-func sigstoreVerifier(m root.TrustedMaterial) (*verify.Verifier, error) {
-	demands := []verify.VerifierOption{verify.WithTransparencyLog(1), verify.WithObserverTimestamps(1)}
-	if len(m.CTLogs()) > 0 {
-		demands = append(demands, verify.WithSignedCertificateTimestamps(1))
-	}
-	return verify.NewVerifier(m, demands...)
 }

@@ -96,9 +96,10 @@ type Rule struct {
 	// Record makes the agent record each exec session. Where it cannot record, as over the
 	// Kubernetes API, it refuses the session.
 	Record bool `json:"record,omitempty"`
-	// Signers are public keys, by one of which each commit from Git, or the tag that is followed to
-	// it, must be signed: SSH's or OpenPGP's. Absent, commits need no signature.
-	Signers []string `json:"signers,omitzero"`
+	// Signers are those by one of whom each commit from Git, or the tag that is followed to it,
+	// must be signed: public keys of SSH or OpenPGP, and identities of gitsign. Absent, commits
+	// need no signature.
+	Signers []Signer `json:"signers,omitzero"`
 	// ImageSigners are keys and identities, by which the images that the rule allows must be
 	// signed. Absent, images need no signature.
 	ImageSigners []ImageSigners `json:"imageSigners,omitzero"`

@@ -80,9 +80,7 @@ func (r Rule) boundedBy(was Rule) Rule {
 	}
 	r.Images, r.Hosts, r.Kinds = kept(r.Images, was.Images), kept(r.Hosts, was.Hosts), kept(r.Kinds, was.Kinds)
 	r.Placement, r.Signers = kept(r.Placement, was.Placement), kept(r.Signers, was.Signers)
-	if r.ImageSigners == nil {
-		r.ImageSigners = was.ImageSigners
-	}
+	r.ImageSigners = kept(r.ImageSigners, was.ImageSigners)
 	if r.Approval == "" {
 		r.Approval, r.ApproveUnseen = was.Approval, was.ApproveUnseen
 	}
@@ -93,7 +91,7 @@ func (r Rule) boundedBy(was Rule) Rule {
 }
 
 // kept returns a list, or the earlier one if it is absent.
-func kept(list, before []string) []string {
+func kept[T any](list, before []T) []T {
 	if list == nil {
 		return before
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/imagesignature"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/sigstore"
 )
 
 // ImageSigners are those by one of whom images must be signed.
@@ -16,7 +17,7 @@ type ImageSigners struct {
 	// Keys are public keys in PEM.
 	Keys []string `json:"keys,omitzero"`
 	// Keyless are identities that sign without a key.
-	Keyless []imagesignature.Keyless `json:"keyless,omitzero"`
+	Keyless []sigstore.Keyless `json:"keyless,omitzero"`
 	// TrustedRoot is the trusted_root.json of the Sigstore of Keyless. Absent, the public one.
 	TrustedRoot string `json:"trustedRoot,omitempty"`
 }
@@ -39,16 +40,16 @@ func (s ImageSigners) signers() (all []imagesignature.Signer) {
 			all = append(all, key)
 		}
 	}
-	var root imagesignature.Root
+	var root sigstore.Root
 	if s.TrustedRoot != "" {
 		var err error
-		if root, err = imagesignature.ReadRoot(s.TrustedRoot); err != nil {
+		if root, err = sigstore.ReadRoot(s.TrustedRoot); err != nil {
 			return all
 		}
 	}
 	for _, k := range s.Keyless {
 		if signer, err := k.Signer(root); err == nil {
-			all = append(all, signer)
+			all = append(all, imagesignature.Keyless(signer))
 		}
 	}
 	return all
@@ -128,8 +129,8 @@ func (c *checking) imageSigners(field string, all []ImageSigners) {
 		if s.Images != nil && len(s.Images) == 0 {
 			c.add(at+".images", "is about no image: name some, or leave it out for all images")
 		}
-		if len(s.Keys)+len(s.Keyless) == 0 || len(s.Keys) > imagesignature.MaxKeys || len(s.Keyless) > imagesignature.MaxKeyless {
-			c.add(at, "has to have 1 to %d keys (public keys), or 1 to %d keyless (identity and issuer)", imagesignature.MaxKeys, imagesignature.MaxKeyless)
+		if len(s.Keys)+len(s.Keyless) == 0 || len(s.Keys) > imagesignature.MaxKeys || len(s.Keyless) > sigstore.MaxKeyless {
+			c.add(at, "has to have 1 to %d keys (public keys), or 1 to %d keyless (identity and issuer)", imagesignature.MaxKeys, sigstore.MaxKeyless)
 			continue
 		}
 		for k, text := range s.Keys {
@@ -145,8 +146,8 @@ func (c *checking) imageSigners(field string, all []ImageSigners) {
 func (c *checking) keyless(at string, s ImageSigners) {
 	for k, signer := range s.Keyless {
 		field := fmt.Sprintf("%s.keyless[%d]", at, k)
-		_, err := signer.Signer(imagesignature.Root{})
-		if wrong, ok := errors.AsType[*imagesignature.FieldError](err); ok {
+		_, err := signer.Signer(sigstore.Root{})
+		if wrong, ok := errors.AsType[*sigstore.FieldError](err); ok {
 			c.add(field+"."+wrong.Field, "%s", wrong.Message)
 		} else if err != nil {
 			c.add(field, "%v", err)
@@ -158,7 +159,7 @@ func (c *checking) keyless(at string, s ImageSigners) {
 	if len(s.Keyless) == 0 {
 		c.add(at+".trustedRoot", "is for keyless, which the entry does not have")
 	}
-	if _, err := imagesignature.ReadRoot(s.TrustedRoot); err != nil {
+	if _, err := sigstore.ReadRoot(s.TrustedRoot); err != nil {
 		c.add(at+".trustedRoot", "%v", err)
 	}
 }

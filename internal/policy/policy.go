@@ -11,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/sigstore"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
@@ -41,6 +42,7 @@ type Policy struct {
 	public     *bool                      // whether the public is let in; nil while it is not known
 	publicHost func(runnerapi.Key) string // of an App, below the gateway's domain
 	images     VerifyImage
+	sigstore   *sigstore.Public
 }
 
 var _ backend.Policy = (*Policy)(nil)

@@ -1,16 +1,53 @@
 package policy
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/signature"
+	"github.com/pipeops/pipeops-vm-agent/internal/sigstore"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Signers returns by whose keys the commits must be signed that a command fetches; nil if they need
+// Signer is a public key as text, or an object with identity or identityRegexp, issuer and
+// trustedRoot, as JSON.
+type Signer string
+
+// UnmarshalJSON implements json.Unmarshaler. Whether it is a signer at all is checked later.
+func (s *Signer) UnmarshalJSON(text []byte) error {
+	if !bytes.HasPrefix(text, []byte("{")) {
+		return json.Unmarshal(text, (*string)(s))
+	}
+	var all any // with sorted keys, the same signer is the same text
+	if err := json.Unmarshal(text, &all); err != nil {
+		return err
+	}
+	plain, err := json.Marshal(all)
+	*s = Signer(plain)
+	return err
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s Signer) MarshalJSON() ([]byte, error) {
+	if strings.HasPrefix(string(s), "{") {
+		return []byte(s), nil
+	}
+	return json.Marshal(string(s))
+}
+
+// SetSigstore sets the root of trust of keyless signers that have none of their own.
+func (p *Policy) SetSigstore(public *sigstore.Public) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sigstore = public
+}
+
+// Signers returns by whom the commits must be signed that a command fetches; nil if they need
 // not be. The error is why the command is refused.
 func (p *Policy) Signers(i runnerapi.Intent) (*signature.Signers, error) {
 	rule, err := p.rule(i)
@@ -18,6 +55,9 @@ func (p *Policy) Signers(i runnerapi.Intent) (*signature.Signers, error) {
 		return nil, err
 	}
 	s := rule.signers()
+	p.mu.Lock()
+	s.Sigstore = p.sigstore
+	p.mu.Unlock()
 	s.Source = fmt.Sprintf("signers of rule %q in %s", rule.Name, p.source)
 	return &s, nil
 }
@@ -28,7 +68,7 @@ func Fetches(command string) bool { return slices.Contains(signedCommands, comma
 // signers returns the keys of a rule that was validated.
 func (r Rule) signers() (s signature.Signers) {
 	for _, text := range r.Signers {
-		if key, err := signature.ReadKey(text); err == nil {
+		if key, err := signature.ReadKey(string(text)); err == nil {
 			s.Keys = append(s.Keys, key)
 		}
 	}
@@ -61,11 +101,14 @@ func (c *checking) signers(field string, r Rule) {
 		c.add(field, "bounds %s, of which the rule's commands have to name one", strings.Join(signedCommands, " and "))
 	}
 	if r.Signers != nil && len(r.Signers) == 0 || len(r.Signers) > signature.MaxKeys {
-		c.add(field, "has to have 1 to %d keys; leave it out if commits need not be signed", signature.MaxKeys)
+		c.add(field, "has to have 1 to %d signers; leave it out if commits need not be signed", signature.MaxKeys)
 		return
 	}
 	for n, text := range r.Signers {
-		if _, err := signature.ReadKey(text); err != nil {
+		_, err := signature.ReadKey(string(text))
+		if wrong, ok := errors.AsType[*sigstore.FieldError](err); ok {
+			c.add(fmt.Sprintf("%s[%d].%s", field, n, wrong.Field), "%s", wrong.Message)
+		} else if err != nil {
 			c.add(fmt.Sprintf("%s[%d]", field, n), "%v", err)
 		}
 	}

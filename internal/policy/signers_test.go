@@ -59,7 +59,7 @@ func TestSigners_Ended(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, key.Serialize(w))
 	require.NoError(t, w.Close())
-	document, err := json.Marshal(policy.Document{Rules: []policy.Rule{{Name: "git", Commands: []string{"put-source"}, Signers: []string{signer, text.String()}}}})
+	document, err := json.Marshal(policy.Document{Rules: []policy.Rule{{Name: "git", Commands: []string{"put-source"}, Signers: []policy.Signer{signer, policy.Signer(text.String())}}}})
 	require.NoError(t, err)
 	doc, err := policy.Parse(document)
 	require.NoError(t, err)
@@ -72,8 +72,10 @@ func TestSigners_Ended(t *testing.T) {
 func TestSigners_Refused(t *testing.T) {
 	for text, want := range map[string]string{
 		"commands: [put-app], signers: ['" + signer + "']":                               "rules[0].signers: bounds put-source and put-build",
-		"commands: [put-source], signers: []":                                            "rules[0].signers: has to have 1 to 64 keys",
-		"commands: [put-source], signers: [" + strings.Repeat("'"+signer+"',", 65) + "]": "rules[0].signers: has to have 1 to 64 keys",
+		"commands: [put-source], signers: [{identity: ann@example.com}]":                 "rules[0].signers[0].issuer: has to be the https URL",
+		"commands: [put-source], signers: [{subject: ann@example.com}]":                  "rules[0].signers[0]: is not a keyless signer (identity or identityRegexp, issuer, trustedRoot)",
+		"commands: [put-source], signers: []":                                            "rules[0].signers: has to have 1 to 64 signers",
+		"commands: [put-source], signers: [" + strings.Repeat("'"+signer+"',", 65) + "]": "rules[0].signers: has to have 1 to 64 signers",
 		"commands: [put-source], signers: ['" + signer + "', 'ann']":                     "rules[0].signers[1]: is not a public key",
 		"deny: true, commands: [put-source], signers: ['" + signer + "']":                "rules[0].deny: a rule that denies takes no",
 		"commands: [put-source], signers: ['-----BEGIN OPENSSH PRIVATE KEY-----']":       "rules[0].signers[0]: is a private key",
@@ -83,4 +85,21 @@ func TestSigners_Refused(t *testing.T) {
 		require.ErrorAs(t, err, &known, text)
 		assert.Contains(t, known.Field+": "+known.Detail, want)
 	}
+}
+
+// TestSigners_Keyless: a rule with a keyless signer stays the same when another one is written.
+func TestSigners_Keyless(t *testing.T) {
+	const rules = "rules:\n- name: git\n  commands: [put-source]\n  signers:\n  - issuer: https://accounts.example.com\n    identity: ann@example.com\n  - " + signer + "\n"
+	text, _, err := policy.WithRule([]byte(rules), "", policy.Rule{Name: "git", Commands: []string{"put-source", "put-build"}})
+	require.NoError(t, err)
+	doc, err := policy.Parse(text)
+	require.NoError(t, err, "%s", text)
+	assert.Contains(t, doc.Summary()[0], `commits are signed by keyless identity "ann@example.com" of issuer https://accounts.example.com`)
+	p := policy.New("a test")
+	p.Set(doc, nil)
+	s, err := p.Signers(runnerapi.Intent{Command: "put-source", Access: runnerapi.Named, Runner: "ci", Namespace: "shop", Name: "web"})
+	require.NoError(t, err)
+	require.NotNil(t, s)
+	assert.Len(t, s.Keys, 2)
+	assert.Equal(t, `{"identity":"ann@example.com","issuer":"https://accounts.example.com"}`, s.Keys[0].Text, "as a build's pod gets it")
 }

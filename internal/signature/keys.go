@@ -14,6 +14,9 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/decode"
+	"github.com/pipeops/pipeops-vm-agent/internal/sigstore"
 )
 
 // The bounds of keys.
@@ -23,17 +26,18 @@ const (
 	minRSABits = 2048
 )
 
-// Key is a public key that signs commits.
+// Key is a public key that signs commits, or a keyless signer.
 type Key struct {
 	Text string // as it was written
 
-	ssh   ssh.PublicKey
-	owner string         // of an SSH key
-	pgp   openpgp.Entity // its primary key is nil for an SSH key
+	keyless sigstore.Signer
+	ssh     ssh.PublicKey
+	owner   string         // of an SSH key
+	pgp     openpgp.Entity // its primary key is nil for an SSH key
 }
 
-// ReadKey reads an SSH public key, as a line of authorized_keys or of allowed_signers, or one
-// OpenPGP public key in ASCII armour.
+// ReadKey reads an SSH public key, as a line of authorized_keys or of allowed_signers, one OpenPGP
+// public key in ASCII armour, or a keyless signer as an object in JSON.
 func ReadKey(text string) (Key, error) {
 	text = strings.TrimSpace(text)
 	switch {
@@ -43,8 +47,32 @@ func ReadKey(text string) (Key, error) {
 		return Key{}, errors.New("is a private key: give the public one, and replace the key, which others may have read")
 	case strings.HasPrefix(text, "-----BEGIN PGP PUBLIC KEY BLOCK-----"):
 		return readOpenPGP(text)
+	case strings.HasPrefix(text, "{"):
+		return readKeyless(text)
 	}
 	return readSSH(text)
+}
+
+func readKeyless(text string) (Key, error) {
+	var k struct {
+		sigstore.Keyless
+		TrustedRoot string `json:"trustedRoot"`
+	}
+	err := decode.LimitsFor(maxKey).CheckJSON([]byte(text))
+	if err == nil {
+		err = decode.Strict([]byte(text), &k)
+	}
+	if err != nil {
+		return Key{}, fmt.Errorf("is not a keyless signer (identity or identityRegexp, issuer, trustedRoot): %w", err)
+	}
+	var root sigstore.Root
+	if k.TrustedRoot != "" {
+		if root, err = sigstore.ReadRoot(k.TrustedRoot); err != nil {
+			return Key{}, fmt.Errorf("trustedRoot %w", err)
+		}
+	}
+	signer, err := k.Signer(root)
+	return Key{Text: text, keyless: signer}, err
 }
 
 // sshTypes are the types of SSH keys that sign. DSA and certificates are not among them.
@@ -53,7 +81,7 @@ var sshTypes = []string{
 	ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256,
 }
 
-const notAKey = "is not a public key: give a line such as `ssh-ed25519 AAAA… ann@example.com`, or an ASCII-armoured OpenPGP public key"
+const notAKey = "is not a public key: give a line such as `ssh-ed25519 AAAA… ann@example.com`, an ASCII-armoured OpenPGP public key, or identity and issuer"
 
 func readSSH(text string) (Key, error) {
 	fields := strings.Fields(text)
@@ -133,6 +161,9 @@ func strong(k *packet.PublicKey) error {
 
 // String returns the key's fingerprint and owner.
 func (k Key) String() string {
+	if k.keyless.ID != "" {
+		return k.keyless.Text
+	}
 	if k.ssh != nil {
 		return named(ssh.FingerprintSHA256(k.ssh), k.owner)
 	}

@@ -1,13 +1,18 @@
-// Package signature verifies by whose key a Git commit or tag is signed: with SSH (PROTOCOL.sshsig,
-// as gpg.format=ssh makes it) or OpenPGP. It fetches nothing, and reads the objects as Git stores
-// them: what `git verify-commit` and `git verify-tag` refuse, it refuses too.
+// Package signature verifies by whom a Git commit or tag is signed: with a key of SSH
+// (PROTOCOL.sshsig, as gpg.format=ssh makes it) or OpenPGP, or keyless with gitsign. It reads the
+// objects as Git stores them: what `git verify-commit` and `git verify-tag` refuse, it refuses too.
 package signature
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/sigstore/sigstore-go/pkg/verify"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/sigstore"
 )
 
 // Reason is the stable name of a failure.
@@ -22,6 +27,8 @@ const (
 	Revoked   Reason = "signing_key_revoked"
 	// Unsupported is a format, an algorithm or a form of the object that is not verified.
 	Unsupported Reason = "signature_not_supported"
+	// Unavailable is of a root of trust that cannot be fetched, as a repository is unreachable.
+	Unavailable Reason = "unreachable"
 )
 
 // Error is why a commit is not accepted, with a fix.
@@ -48,14 +55,22 @@ type Commit struct {
 	TagName string
 }
 
-// Signers are the keys by one of which a commit, or the tag that was followed to it, must be
-// signed.
+// Signers are those by one of whom a commit, or the tag that was followed to it, must be signed.
 type Signers struct {
 	Keys   []Key
 	Source string // where the cluster's owner sets them, for fixes
+	// Sigstore is the root of trust of keyless signers that have none of their own.
+	Sigstore *sigstore.Public
 }
 
-// Verify returns an error unless one of the keys has signed the commit or its tag. OpenPGP keys
+func (s Signers) public() (*verify.Verifier, error) {
+	if s.Sigstore == nil {
+		return nil, errors.New("there is no root of trust of Sigstore")
+	}
+	return s.Sigstore.Verifier(context.Background())
+}
+
+// Verify returns an error unless one of the signers has signed the commit or its tag. OpenPGP keys
 // must be valid at that time, as Git demands.
 func (s Signers) Verify(c Commit, at time.Time) *Error {
 	if plumbing.ComputeHash(plumbing.CommitObject, c.Raw).String() != c.Hash {
@@ -118,9 +133,9 @@ func (s Signers) object(what string, o object, at time.Time) *Error {
 	case pgpBegin:
 		err = s.openPGP(o, at)
 	case x509Begin:
-		err = refuse(Unsupported, "has an X.509 signature, as gitsign and S/MIME make it: SSH and OpenPGP are supported")
+		err = s.gitsign(o)
 	default:
-		err = refuse(Unsupported, "has a signature that is neither SSH's nor OpenPGP's")
+		err = refuse(Unsupported, "has a signature that is neither SSH's nor OpenPGP's nor gitsign's")
 	}
 	if r, ok := err.(*refusal); ok { //nolint:errorlint // never wrapped
 		return s.failed(r.reason, "%s %s", what, r.text)
@@ -151,7 +166,8 @@ func (s Signers) failed(reason Reason, format string, args ...any) *Error {
 		Mismatch:    "find out who changed it: then sign it again, and push it",
 		Expired:     "have the owner of the cluster put the renewed key into " + source + ", or sign with another one",
 		Revoked:     "sign it with another key of " + source,
-		Unsupported: "sign it with SSH (git config gpg.format ssh) or OpenPGP, SHA-256 or better, and push it",
+		Unsupported: "sign it with SSH (git config gpg.format ssh), OpenPGP, SHA-256 or better, or gitsign (git config gitsign.rekorMode offline), and push it",
+		Unavailable: "let the agent reach the public Sigstore, or have the owner of the cluster set trustedRoot in " + source,
 	}[reason]
 	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...), Fix: fix}
 }

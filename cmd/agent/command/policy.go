@@ -131,7 +131,7 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 		said += "; the agent verifies the signatures of its images"
 	}
 	if s, err := p.Signers(i); err == nil && s != nil && policy.Fetches(i.Command) {
-		said += fmt.Sprintf("; its commits must be signed by one of %s", cli.Count(len(s.Keys), "key"))
+		said += fmt.Sprintf("; its commits must be signed by one of %s", cli.Count(len(s.Keys), "signer"))
 	}
 	return cli.Print(out, said)
 }

@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/signature"
+	"github.com/pipeops/pipeops-vm-agent/internal/sigstore"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -32,7 +34,7 @@ type Fetch struct {
 	SecretDir  string // GitSecret
 	ProxyOfEnv bool   // go through the proxy that the environment names
 	Guard      egress.Guard
-	Signers    []signature.Signers // by whose keys the commit must be signed
+	Signers    []signature.Signers // by whom the commit must be signed
 }
 
 // Run returns the commit whose files are in the context now.
@@ -40,6 +42,9 @@ func (f Fetch) Run(ctx context.Context) (Result, error) {
 	remote := git.Remote{URL: f.URL, Guard: f.Guard, Signers: f.Signers}
 	if f.ProxyOfEnv {
 		remote.Proxy = proxy.FromEnvironment()
+	}
+	for n := range remote.Signers {
+		remote.Signers[n].Sigstore = sigstore.NewPublic(remote.Transport(), time.Now, sigstore.Mirror{})
 	}
 	if f.Secret != "" {
 		auth, err := f.auth()

@@ -1,19 +1,16 @@
-package imagesignature
+// Package sigstore verifies keyless signatures, whose certificates are of Sigstore's CA, with
+// sigstore-go. It fetches the public Sigstore's root of trust, and knows neither images nor commits.
+package sigstore
 
 import (
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"regexp"
-	"time"
 
 	"github.com/sigstore/sigstore-go/pkg/root"
-	"github.com/sigstore/sigstore-go/pkg/tuf"
 	"github.com/sigstore/sigstore-go/pkg/verify"
-	"github.com/theupdateframework/go-tuf/v2/metadata/fetcher"
 )
 
 // Keyless is a signer without a key: an identity to which Sigstore's CA (Fulcio) gives short-lived
@@ -56,7 +53,7 @@ func ReadRoot(text string) (Root, error) {
 	case len(material.RekorLogs()) == 0:
 		return Root{}, errors.New("has no tlogs: add the transparency log (cosign trusted-root create --rekor)")
 	}
-	v, err := sigstoreVerifier(material)
+	v, err := NewVerifier(material)
 	return Root{sum: fmt.Sprintf("%x", sha256.Sum256([]byte(text))), verifier: v}, err
 }
 
@@ -64,6 +61,13 @@ func ReadRoot(text string) (Root, error) {
 type FieldError struct{ Field, Message string }
 
 func (e *FieldError) Error() string { return e.Field + " " + e.Message }
+
+// Signer is a keyless signer that was checked.
+type Signer struct {
+	ID, Text string
+	Policy   verify.PolicyOption
+	Verifier *verify.Verifier // nil for the public Sigstore's
+}
 
 // Signer returns the signer, whose certificates are of that root's CA.
 func (k Keyless) Signer(of Root) (Signer, error) {
@@ -79,15 +83,13 @@ func (k Keyless) Signer(of Root) (Signer, error) {
 		return Signer{}, err
 	}
 	s := Signer{
-		id:     fmt.Sprintf("keyless %q %q %q %s", k.Identity, k.IdentityRegexp, k.Issuer, of.sum),
-		text:   fmt.Sprintf("keyless identity %q of issuer %s", k.Identity, k.Issuer),
-		policy: verify.WithCertificateIdentity(identity), keyless: true,
+		ID:       fmt.Sprintf("keyless %q %q %q %s", k.Identity, k.IdentityRegexp, k.Issuer, of.sum),
+		Text:     fmt.Sprintf("keyless identity %q of issuer %s", k.Identity, k.Issuer),
+		Policy:   verify.WithCertificateIdentity(identity),
+		Verifier: of.verifier,
 	}
 	if k.Identity == "" {
-		s.text = fmt.Sprintf("keyless identities like %q of issuer %s", k.IdentityRegexp, k.Issuer)
-	}
-	if of.verifier != nil {
-		s.verifiers = []*verify.Verifier{of.verifier}
+		s.Text = fmt.Sprintf("keyless identities like %q of issuer %s", k.IdentityRegexp, k.Issuer)
 	}
 	return s, nil
 }
@@ -110,88 +112,23 @@ func (k Keyless) check() error {
 	return nil
 }
 
-// rootFor is how long a fetched root of trust is used, and until when if it cannot be fetched.
-const (
-	rootFor   = 24 * time.Hour
-	rootUntil = 7 * rootFor
-)
-
-// publicRoot is the root of trust of the public Sigstore, which it publishes by TUF.
-type publicRoot struct {
-	mirror    string
-	anchor    []byte // the first root.json
-	transport http.RoundTripper
-	now       func() time.Time
-
-	turn     chan struct{} // who has it fetches, and has the fields below
-	verifier *verify.Verifier
-	at       time.Time
-}
-
-func newPublicRoot(c Config, transport http.RoundTripper, now func() time.Time) *publicRoot {
-	p := &publicRoot{mirror: c.Mirror, anchor: c.MirrorRoot, transport: transport, now: now, turn: make(chan struct{}, 1)}
-	if p.mirror == "" {
-		p.mirror, p.anchor = tuf.DefaultMirror, tuf.DefaultRoot()
+// NewVerifier returns what verifies keyless signatures, as cosign does by default: a certificate of the CA,
+// an entry in the transparency log, and a time from the log or an authority for timestamps.
+func NewVerifier(m root.TrustedMaterial) (*verify.Verifier, error) {
+	demands := []verify.VerifierOption{verify.WithTransparencyLog(1), verify.WithObserverTimestamps(1)}
+	if len(m.CTLogs()) > 0 {
+		demands = append(demands, verify.WithSignedCertificateTimestamps(1))
 	}
-	return p
+	return verify.NewVerifier(m, demands...)
 }
 
-// rootError is why there is no root of trust.
-type rootError struct {
-	mirror string
-	err    error
-}
-
-func (e *rootError) Error() string {
-	return "Sigstore's root of trust cannot be fetched from " + e.mirror + ": " + said(e.err)
-}
-
-func (e *rootError) Unwrap() error { return e.err }
-
-// get returns what verifies keyless signatures of the public Sigstore.
-func (p *publicRoot) get(ctx context.Context) (*verify.Verifier, error) {
-	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
-	case <-ctx.Done():
-		return nil, &rootError{p.mirror, ctx.Err()}
+// Reason returns why a signature does not count: of a certificate's identity, what it has instead.
+func Reason(err error) string {
+	if value, ok := errors.AsType[*verify.ErrValueMismatch](err); ok {
+		return value.Error()
 	}
-	age := p.now().Sub(p.at)
-	if p.verifier != nil && age < rootFor {
-		return p.verifier, nil
+	if value, ok := errors.AsType[*verify.ErrValueRegexMismatch](err); ok {
+		return value.Error()
 	}
-	v, err := p.fetch(ctx)
-	switch {
-	case err == nil:
-		p.verifier, p.at = v, p.now()
-	case p.verifier == nil || age > rootUntil:
-		return nil, &rootError{p.mirror, err}
-	}
-	return p.verifier, nil
-}
-
-func (p *publicRoot) fetch(ctx context.Context) (*verify.Verifier, error) {
-	f := &fetcher.DefaultFetcher{}
-	f.SetHTTPClient(&http.Client{Transport: during{ctx, bounded{p.transport}}, Timeout: patience})
-	f.SetRetry(0, 1)
-	client, err := tuf.New(&tuf.Options{Root: p.anchor, RepositoryBaseURL: p.mirror, DisableLocalCache: true, Fetcher: f})
-	if err != nil {
-		return nil, err
-	}
-	material, err := root.GetTrustedRoot(client)
-	if err != nil {
-		return nil, err
-	}
-	return sigstoreVerifier(material)
-}
-
-// during ends requests with a context: go-tuf has none.
-type during struct {
-	ctx  context.Context //nolint:containedctx // of one fetch
-	next http.RoundTripper
-}
-
-// RoundTrip implements http.RoundTripper.
-func (d during) RoundTrip(r *http.Request) (*http.Response, error) {
-	return d.next.RoundTrip(r.WithContext(d.ctx))
+	return err.Error()
 }

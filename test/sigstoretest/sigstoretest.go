@@ -1,6 +1,9 @@
-package imagesignature_test
+// Package sigstoretest is a stand-in for Sigstore, for tests of keyless signatures: Fulcio, Rekor
+// and an authority for timestamps, to which clients talk over HTTP.
+package sigstoretest
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -41,10 +44,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// sigstore is a stand-in for Fulcio, Rekor and an authority for timestamps, to which clients of
-// Sigstore talk over HTTP. It believes each token. The log has sigstore-go's keys, and each entry
-// is a log of its own.
-type sigstore struct {
+// Sigstore believes each token. Its log has sigstore-go's keys, and each entry is a log of its own.
+type Sigstore struct {
+	URL    string
 	t      *testing.T
 	server *httptest.Server
 	log    *ca.VirtualSigstore
@@ -54,14 +56,15 @@ type sigstore struct {
 	issuerKey, stampKey       *ecdsa.PrivateKey
 	ctKey                     *ecdsa.PrivateKey
 
-	withSCT bool          // certificates have a timestamp of the CT log
-	late    time.Duration // how much later than the certificates entries are logged
-	noTime  bool          // entries have a proof, and no signed time
+	WithSCT bool          // certificates have a timestamp of the CT log
+	Late    time.Duration // how much later than the certificates entries are logged
+	NoTime  bool          // entries have a proof, and no signed time
 }
 
-func newSigstore(t *testing.T) *sigstore {
+// New returns a Sigstore that ends with the test.
+func New(t *testing.T) *Sigstore {
 	t.Helper()
-	s := &sigstore{t: t}
+	s := &Sigstore{t: t}
 	var err error
 	s.log, err = ca.NewVirtualSigstore()
 	require.NoError(t, err)
@@ -81,6 +84,7 @@ func newSigstore(t *testing.T) *sigstore {
 	mux.HandleFunc("POST /api/v1/log/entries", s.enter)
 	mux.HandleFunc("POST /api/v1/timestamp", s.stamp)
 	s.server = httptest.NewServer(mux)
+	s.URL = s.server.URL
 	t.Cleanup(s.server.Close)
 	return s
 }
@@ -92,11 +96,11 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// trustedRoot returns the trusted_root.json.
-func (s *sigstore) trustedRoot() string {
+// TrustedRoot returns the trusted_root.json.
+func (s *Sigstore) TrustedRoot() string {
 	s.t.Helper()
 	ctLogs := map[string]*root.TransparencyLog{}
-	if s.withSCT {
+	if s.WithSCT {
 		id := keyID(s.t, s.ctKey.Public())
 		ctLogs[hex.EncodeToString(id[:])] = &root.TransparencyLog{
 			BaseURL: "https://ct.localhost", ID: id[:], ValidityPeriodStart: time.Now().Add(-time.Hour),
@@ -126,10 +130,10 @@ func keyID(t *testing.T, public crypto.PublicKey) [32]byte {
 	return sha256.Sum256(der)
 }
 
-// token is what an issuer says of an identity. Its signature is nobody's.
-func token(identity, issuer string) string {
+// Token is what an issuer says of an identity. Its signature is nobody's.
+func Token(identity, issuer string) string {
 	claims := map[string]any{"iss": issuer, "sub": identity, "aud": "sigstore", "exp": time.Now().Add(time.Hour).Unix()}
-	if strings.Contains(identity, "@") && !strings.Contains(identity, "/") {
+	if isEmail(identity) {
 		claims["email"], claims["email_verified"] = identity, true
 	}
 	text, _ := json.Marshal(claims)
@@ -138,7 +142,7 @@ func token(identity, issuer string) string {
 }
 
 // certify is Fulcio's API.
-func (s *sigstore) certify(w http.ResponseWriter, r *http.Request) {
+func (s *Sigstore) certify(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Request struct {
 			Key struct {
@@ -163,25 +167,7 @@ func (s *sigstore) certify(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(10 * time.Minute),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
-		ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57264, 1, 1}, Value: []byte(claims.Issuer)}},
-	}
-	if claims.Email != "" {
-		template.EmailAddresses = []string{claims.Email}
-	} else if subject, err := url.Parse(claims.Subject); err == nil {
-		template.URIs = []*url.URL{subject}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, s.issuer, public, s.issuerKey)
-	if err == nil && s.withSCT {
-		template.ExtraExtensions = append(template.ExtraExtensions, s.sct(der))
-		der, err = x509.CreateCertificate(rand.Reader, template, s.issuer, public, s.issuerKey)
-	}
-	if err != nil {
-		w.WriteHeader(http.StatusInternalServerError)
-		return
-	}
+	der := s.Issue(public, cmp.Or(claims.Email, claims.Subject), claims.Issuer)
 	chain := []string{}
 	for _, c := range [][]byte{der, s.issuer.Raw, s.rootCert.Raw} {
 		chain = append(chain, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c})))
@@ -189,8 +175,34 @@ func (s *sigstore) certify(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"signedCertificateEmbeddedSct": map[string]any{"chain": map[string]any{"certificates": chain}}})
 }
 
+// Issue returns a certificate of the CA.
+func (s *Sigstore) Issue(public crypto.PublicKey, identity, issuer string) []byte {
+	s.t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(10 * time.Minute),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
+		ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57264, 1, 1}, Value: []byte(issuer)}},
+	}
+	if isEmail(identity) {
+		template.EmailAddresses = []string{identity}
+	} else if subject, err := url.Parse(identity); err == nil {
+		template.URIs = []*url.URL{subject}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, s.issuer, public, s.issuerKey)
+	if err == nil && s.WithSCT {
+		template.ExtraExtensions = append(template.ExtraExtensions, s.sct(der))
+		der, err = x509.CreateCertificate(rand.Reader, template, s.issuer, public, s.issuerKey)
+	}
+	require.NoError(s.t, err)
+	return der
+}
+
+func isEmail(identity string) bool {
+	return strings.Contains(identity, "@") && !strings.Contains(identity, "/")
+}
+
 // sct returns the timestamp of the CT log for a certificate without one (RFC 6962, section 3.3).
-func (s *sigstore) sct(der []byte) pkix.Extension {
+func (s *Sigstore) sct(der []byte) pkix.Extension {
 	cert, err := x509.ParseCertificate(der)
 	require.NoError(s.t, err)
 	sct := ct.SignedCertificateTimestamp{SCTVersion: ct.V1, Timestamp: uint64(time.Now().UnixMilli()), LogID: ct.LogID{KeyID: keyID(s.t, s.ctKey.Public())}}
@@ -215,7 +227,7 @@ func (s *sigstore) sct(der []byte) pkix.Extension {
 }
 
 // enter is Rekor's API.
-func (s *sigstore) enter(w http.ResponseWriter, r *http.Request) {
+func (s *Sigstore) enter(w http.ResponseWriter, r *http.Request) {
 	fail := func(err error) {
 		http.Error(w, fmt.Sprintf(`{"code":400,"message":%q}`, err), http.StatusBadRequest)
 	}
@@ -236,9 +248,9 @@ func (s *sigstore) enter(w http.ResponseWriter, r *http.Request) {
 	}
 	id, err := s.log.RekorLogID()
 	require.NoError(s.t, err)
-	payload := tlog.RekorPayload{Body: base64.StdEncoding.EncodeToString(body), IntegratedTime: time.Now().Add(s.late).Unix(), LogID: id}
+	payload := tlog.RekorPayload{Body: base64.StdEncoding.EncodeToString(body), IntegratedTime: time.Now().Add(s.Late).Unix(), LogID: id}
 	var promise []byte
-	if !s.noTime {
+	if !s.NoTime {
 		promise, err = s.log.RekorSignPayload(payload)
 		require.NoError(s.t, err)
 	}
@@ -256,7 +268,7 @@ func (s *sigstore) enter(w http.ResponseWriter, r *http.Request) {
 }
 
 // stamp is the API of the authority for timestamps.
-func (s *sigstore) stamp(w http.ResponseWriter, r *http.Request) {
+func (s *Sigstore) stamp(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	require.NoError(s.t, err)
 	asked, err := timestamp.ParseRequest(body)
@@ -275,22 +287,23 @@ func (s *sigstore) stamp(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text)
 }
 
-// sign signs a statement as cosign does, and returns the bundle.
-func (s *sigstore) sign(statement []byte, identity, issuer string, options ...func(*sign.BundleOptions)) []byte {
+// Sign signs a statement as cosign does, and returns the bundle.
+func (s *Sigstore) Sign(statement []byte, identity, issuer string, options ...func(*sign.BundleOptions)) []byte {
 	s.t.Helper()
-	text, err := protojson.Marshal(s.bundleOf(&sign.DSSEData{Data: statement, PayloadType: "application/vnd.in-toto+json"}, identity, issuer, options...))
+	text, err := protojson.Marshal(s.Bundle(&sign.DSSEData{Data: statement, PayloadType: "application/vnd.in-toto+json"}, identity, issuer, options...))
 	require.NoError(s.t, err)
 	return text
 }
 
-func (s *sigstore) bundleOf(content sign.Content, identity, issuer string, options ...func(*sign.BundleOptions)) *bundlepb.Bundle {
+// Bundle signs content keyless.
+func (s *Sigstore) Bundle(content sign.Content, identity, issuer string, options ...func(*sign.BundleOptions)) *bundlepb.Bundle {
 	s.t.Helper()
 	key, err := sign.NewEphemeralKeypair(nil)
 	require.NoError(s.t, err)
 	o := sign.BundleOptions{
 		Context:                    s.t.Context(),
 		CertificateProvider:        sign.NewFulcio(&sign.FulcioOptions{BaseURL: s.server.URL}),
-		CertificateProviderOptions: &sign.CertificateProviderOptions{IDToken: token(identity, issuer)},
+		CertificateProviderOptions: &sign.CertificateProviderOptions{IDToken: Token(identity, issuer)},
 		TransparencyLogs:           []sign.Transparency{sign.NewRekor(&sign.RekorOptions{BaseURL: s.server.URL})},
 	}
 	for _, option := range options {
