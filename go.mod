@@ -19,6 +19,7 @@ require (
 	github.com/coreos/go-oidc/v3 v3.21.0 // OpenID Connect: discovery, keys and ID tokens; frp has it too
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/danielgtaylor/huma/v2 v2.37.2
+	github.com/digitorus/pkcs7 v0.0.0-20230818184609-3a137a874352 // parses gitsign's signatures; sigstore-go has it too
 	github.com/digitorus/timestamp v0.0.0-20231217203849-220c5c2851b7 // an authority for timestamps in tests; sigstore-go verifies with it
 	github.com/distribution/reference v0.6.0
 	github.com/fatedier/frp v0.71.0
@@ -119,8 +120,6 @@ require (
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2
 	github.com/tg123/go-htpasswd v1.2.5 // Apache's MD5 of passwords; golang.org/x/crypto has bcrypt alone
 )
-
-require github.com/digitorus/pkcs7 v0.0.0-20230818184609-3a137a874352
 
 require (
 	dario.cat/mergo v1.0.1 // indirect

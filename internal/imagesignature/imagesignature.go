@@ -254,7 +254,7 @@ func unread(ref name.Digest, err error) error {
 		return problem.New(http.StatusForbidden, problem.Code(cmp.Or(hostCode(refused), "address_forbidden")), refused.Fix(),
 			"the signatures of image %s cannot be read: %v", ref.Name(), refused)
 	case errors.As(err, &away):
-		return unavailable(ref, away.Error()+": "+said(away.Unwrap()), away.Fix())
+		return unavailable(ref, away.Error(), away.Fix())
 	case errors.Is(err, context.DeadlineExceeded):
 		return unavailable(ref, "the registry did not answer in time", "look whether the agent reaches the registry, and send it again")
 	}

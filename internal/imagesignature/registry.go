@@ -161,11 +161,11 @@ func said(err error) string {
 	case errors.As(err, &dns):
 		return fmt.Sprintf("the host %.253s has no address", dns.Name)
 	case errors.As(err, &op):
-		return fmt.Sprintf("the server cannot be reached: %v", op.Err)
+		return fmt.Sprintf("the registry cannot be reached: %v", op.Err)
 	case errors.Is(err, errPlain), errors.Is(err, errTooMuch):
 		return err.Error()
 	}
-	return "the server's answer cannot be used"
+	return "the registry's answer cannot be used"
 }
 
 var (

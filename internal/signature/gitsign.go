@@ -19,8 +19,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/sigstore"
 )
 
-// oidEntry is the attribute in which gitsign keeps the entry of the transparency log (Rekor's
-// docs/oid-info.md). It has it with rekorMode=offline.
+// oidEntry is the attribute in which gitsign keeps the entry of the transparency log as a
+// TransparencyLogEntry of Rekor. It does so with rekorMode=offline.
 var oidEntry = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57264, 3, 1}
 
 // cms is a signature of gitsign (RFC 5652): a certificate signs attributes, of which one is the

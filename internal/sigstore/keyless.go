@@ -1,5 +1,6 @@
 // Package sigstore verifies keyless signatures, whose certificates are of Sigstore's CA, with
-// sigstore-go. It fetches the public Sigstore's root of trust, and knows neither images nor commits.
+// sigstore-go. It fetches the public Sigstore's root of trust, and knows neither images nor
+// commits.
 package sigstore
 
 import (
@@ -112,8 +113,9 @@ func (k Keyless) check() error {
 	return nil
 }
 
-// NewVerifier returns what verifies keyless signatures, as cosign does by default: a certificate of the CA,
-// an entry in the transparency log, and a time from the log or an authority for timestamps.
+// NewVerifier returns what verifies keyless signatures, as cosign does by default: a certificate
+// of the CA, an entry in the transparency log, and a time from the log or an authority for
+// timestamps.
 func NewVerifier(m root.TrustedMaterial) (*verify.Verifier, error) {
 	demands := []verify.VerifierOption{verify.WithTransparencyLog(1), verify.WithObserverTimestamps(1)}
 	if len(m.CTLogs()) > 0 {

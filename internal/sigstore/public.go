@@ -9,6 +9,8 @@ import (
 	"github.com/sigstore/sigstore-go/pkg/tuf"
 	"github.com/sigstore/sigstore-go/pkg/verify"
 	"github.com/theupdateframework/go-tuf/v2/metadata/fetcher"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 // rootFor is how long a fetched root of trust is used, and until when if it cannot be fetched.
@@ -45,6 +47,9 @@ func NewPublic(transport http.RoundTripper, now func() time.Time, mirror Mirror)
 	return &Public{mirror: mirror, transport: transport, now: now, turn: make(chan struct{}, 1)}
 }
 
+// maxCause bounds what an error says of its cause, in bytes.
+const maxCause = 300
+
 // RootError is why there is no root of trust.
 type RootError struct {
 	mirror string
@@ -52,7 +57,7 @@ type RootError struct {
 }
 
 func (e *RootError) Error() string {
-	return "Sigstore's root of trust cannot be fetched from " + e.mirror
+	return "Sigstore's root of trust cannot be fetched from " + e.mirror + ": " + printable.Shorten(printable.Text(e.err.Error()), maxCause)
 }
 
 // Unwrap returns the cause.

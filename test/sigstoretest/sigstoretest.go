@@ -130,7 +130,7 @@ func keyID(t *testing.T, public crypto.PublicKey) [32]byte {
 	return sha256.Sum256(der)
 }
 
-// Token is what an issuer says of an identity. Its signature is nobody's.
+// Token is what an issuer says of an identity. It has no valid signature.
 func Token(identity, issuer string) string {
 	claims := map[string]any{"iss": issuer, "sub": identity, "aud": "sigstore", "exp": time.Now().Add(time.Hour).Unix()}
 	if isEmail(identity) {

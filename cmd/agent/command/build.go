@@ -56,7 +56,7 @@ func newBuildFetch() *cobra.Command {
 	return cmd
 }
 
-// signerFlags are how the agent passes on by whose keys the commit must be signed.
+// signerFlags are how the agent passes on by whom the commit must be signed.
 type signerFlags struct {
 	source string
 	keys   []string
@@ -64,7 +64,7 @@ type signerFlags struct {
 
 func (s *signerFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&s.source, "signers", "", "where the policy demands a signed commit (default: it demands none)")
-	fl.StringArrayVar(&s.keys, "signer", nil, "public key that may have signed the commit; may be repeated")
+	fl.StringArrayVar(&s.keys, "signer", nil, "public key, or keyless signer in JSON, that may have signed the commit; may be repeated")
 }
 
 func (s *signerFlags) read() ([]signature.Signers, error) {

@@ -57,6 +57,9 @@ func TestBuildFetch_ReadsSigners(t *testing.T) {
 	all, err = read("--signers=the policy")
 	require.NoError(t, err)
 	assert.Len(t, all, 1, "no key signs: nothing is accepted")
+	all, err = read("--signers=the policy", `--signer={"identity":"ann@example.com","issuer":"https://accounts.example.com"}`, "--signer="+key)
+	require.NoError(t, err)
+	assert.Len(t, all[0].Keys, 2)
 	_, err = read("--signers=the policy", "--signer=ann")
 	require.ErrorContains(t, err, "--signer: is not a public key")
 }

@@ -76,7 +76,7 @@ var sources = []Entry{
 	},
 	{
 		"PO-5013", "signer_not_listed", "Signer not listed",
-		"A key that the `signers` of the policy do not have signed the commit.",
+		"A key or an identity that the `signers` of the policy do not have signed the commit.",
 		"Sign with a listed key, or ask the owner to add this one.",
 		"docs/reference/policy.md#signed-commits-signers",
 	},
@@ -100,7 +100,7 @@ var sources = []Entry{
 	},
 	{
 		"PO-5017", "signature_not_supported", "Signature not supported",
-		"The signature is X.509, uses SHA-1, or has a form that the agent does not verify.",
+		"The signature uses SHA-1, or is in a form that the agent does not verify, as gitsign's without `rekorMode=offline`.",
 		"Sign with SSH or OpenPGP, and SHA-256 or better.",
 		"docs/reference/policy.md#signed-commits-signers",
 	},
