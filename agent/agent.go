@@ -124,7 +124,7 @@ func New(opts Options) (*Agent, error) {
 	guard := egress.Guard{Allowed: opts.Config.FetchAddresses, Hosts: owner.FetchHosts}
 	images := imagesignature.New(imagesignature.Config{Secret: k.Secrets().PullSecret, Guard: guard})
 	owner.SetImages(images.Verify)
-	owner.SetSigstore(images.Sigstore())
+	owner.SetSigstore(images.Sigstore)
 	builds, err := newBuilds(opts, owner, guard)
 	if err != nil {
 		return nil, err

@@ -109,7 +109,9 @@ func New(c Config) *Verifier {
 }
 
 // Sigstore returns the root of trust of the public Sigstore, which other signatures need, too.
-func (v *Verifier) Sigstore() *sigstore.Public { return v.public }
+func (v *Verifier) Sigstore() (*verify.Verifier, error) {
+	return v.public.Verifier(context.Background())
+}
 
 // Digest returns the reference of an image that names its digest; false for one that does not.
 func Digest(image string) (name.Digest, bool) {

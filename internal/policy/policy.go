@@ -9,9 +9,10 @@ import (
 	"reflect"
 	"sync"
 
+	"github.com/sigstore/sigstore-go/pkg/verify"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/sigstore"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 )
@@ -42,7 +43,7 @@ type Policy struct {
 	public     *bool                      // whether the public is let in; nil while it is not known
 	publicHost func(runnerapi.Key) string // of an App, below the gateway's domain
 	images     VerifyImage
-	sigstore   *sigstore.Public
+	sigstore   func() (*verify.Verifier, error)
 }
 
 var _ backend.Policy = (*Policy)(nil)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sigstore/sigstore-go/pkg/verify"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/signature"
 	"github.com/pipeops/pipeops-vm-agent/internal/sigstore"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -40,8 +42,8 @@ func (s Signer) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(s))
 }
 
-// SetSigstore sets the root of trust of keyless signers that have none of their own.
-func (p *Policy) SetSigstore(public *sigstore.Public) {
+// SetSigstore sets what returns the root of trust of keyless signers that have none of their own.
+func (p *Policy) SetSigstore(public func() (*verify.Verifier, error)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sigstore = public

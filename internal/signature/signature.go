@@ -4,15 +4,12 @@
 package signature
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/sigstore/sigstore-go/pkg/verify"
-
-	"github.com/pipeops/pipeops-vm-agent/internal/sigstore"
 )
 
 // Reason is the stable name of a failure.
@@ -59,15 +56,16 @@ type Commit struct {
 type Signers struct {
 	Keys   []Key
 	Source string // where the cluster's owner sets them, for fixes
-	// Sigstore is the root of trust of keyless signers that have none of their own.
-	Sigstore *sigstore.Public
+	// Sigstore returns the public root of trust, for keyless signers without their own. It is nil
+	// if there is none, and bounds its own time.
+	Sigstore func() (*verify.Verifier, error)
 }
 
 func (s Signers) public() (*verify.Verifier, error) {
 	if s.Sigstore == nil {
 		return nil, errors.New("there is no root of trust of Sigstore")
 	}
-	return s.Sigstore.Verifier(context.Background())
+	return s.Sigstore()
 }
 
 // Verify returns an error unless one of the signers has signed the commit or its tag. OpenPGP keys

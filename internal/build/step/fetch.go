@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sigstore/sigstore-go/pkg/verify"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/proxy"
 	"github.com/pipeops/pipeops-vm-agent/internal/signature"
@@ -43,8 +45,9 @@ func (f Fetch) Run(ctx context.Context) (Result, error) {
 	if f.ProxyOfEnv {
 		remote.Proxy = proxy.FromEnvironment()
 	}
+	public := sigstore.NewPublic(remote.Transport(), time.Now, sigstore.Mirror{})
 	for n := range remote.Signers {
-		remote.Signers[n].Sigstore = sigstore.NewPublic(remote.Transport(), time.Now, sigstore.Mirror{})
+		remote.Signers[n].Sigstore = func() (*verify.Verifier, error) { return public.Verifier(ctx) }
 	}
 	if f.Secret != "" {
 		auth, err := f.auth()
