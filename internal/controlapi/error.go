@@ -21,10 +21,13 @@ const (
 	CodeTokenRevoked Code = "token_revoked"
 	CodeTokenUsedUp  Code = "token_used_up"
 	CodeTokenRotated Code = "token_rotated" // it has a successor
-	CodeRevoked      Code = "agent_revoked"
-	CodeAgentUnknown Code = "agent_unknown" // the control plane does not know this agent
-	CodeNameTaken    Code = "name_taken"    // another cluster has this name
-	CodeClockSkew    Code = "clock_skew"
+	// CodeServiceAccountRefused is a service-account token that a token without a secret does not
+	// trust: the agent sends it again, as its file then is, after Retry-After.
+	CodeServiceAccountRefused Code = "service_account_refused"
+	CodeRevoked               Code = "agent_revoked"
+	CodeAgentUnknown          Code = "agent_unknown" // the control plane does not know this agent
+	CodeNameTaken             Code = "name_taken"    // another cluster has this name
+	CodeClockSkew             Code = "clock_skew"
 
 	// CodeApprovalPending is a registration that waits for the operator: the agent asks
 	// again, with the same key, after Retry-After.
@@ -57,7 +60,8 @@ var statusOf = map[Code]int{
 	CodeTokenRevoked: http.StatusUnauthorized, CodeTokenUsedUp: http.StatusUnauthorized,
 	CodeTokenRotated: http.StatusUnauthorized, CodeApprovalPending: http.StatusForbidden,
 	CodeEnrolmentDenied: http.StatusForbidden, CodeIdentityCloned: http.StatusConflict,
-	CodeRevoked: http.StatusForbidden, CodeAgentUnknown: http.StatusNotFound,
+	CodeServiceAccountRefused: http.StatusUnauthorized,
+	CodeRevoked:               http.StatusForbidden, CodeAgentUnknown: http.StatusNotFound,
 	CodeNameTaken: http.StatusConflict, CodeClockSkew: http.StatusUnprocessableEntity,
 	CodeCertificateExpired: http.StatusUnauthorized, CodeCertificateUnknown: http.StatusUnauthorized,
 	CodeUnreachable: http.StatusServiceUnavailable, CodeWrongCA: 0, CodeNameMismatch: 0,

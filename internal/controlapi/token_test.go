@@ -42,6 +42,27 @@ func TestToken_Address(t *testing.T) {
 	}
 }
 
+func TestToken_Public(t *testing.T) {
+	token, err := controlapi.NewPublicToken(strings.Repeat("ab", 32))
+	require.NoError(t, err)
+	got, err := controlapi.ParseToken(token.At("https://cp.example.com").Reveal())
+	require.NoError(t, err)
+	assert.True(t, got.Public())
+	assert.Equal(t, "https://cp.example.com", got.URL())
+	sent, err := controlapi.ParseCredential(got.With("e30.e30.x_-").Credential())
+	require.NoError(t, err)
+	assert.Equal(t, []string{token.ID, "e30.e30.x_-", ""}, []string{sent.ID, sent.Proof(), sent.Fingerprint})
+	assert.NotContains(t, fmt.Sprintf("%v %#v", sent, sent), "e30")
+	secret := newTestToken(t, "")
+	assert.False(t, secret.Public())
+	for _, text := range []string{
+		got.Reveal(), secret.Credential() + "~e30", "pipeops_" + token.ID + "_", "pipeops_" + token.ID + "_~e30", got.With(strings.Repeat("x", 9<<10)).Credential(),
+	} {
+		_, err := controlapi.ParseCredential(text)
+		require.ErrorIs(t, err, controlapi.ErrMalformedToken, text)
+	}
+}
+
 func TestToken_HidesSecret(t *testing.T) {
 	token := newTestToken(t, "")
 	secret := strings.TrimPrefix(token.Credential(), "pipeops_"+token.ID+"_")
@@ -65,6 +86,7 @@ func FuzzParseToken(f *testing.F) {
 	f.Add(newTestToken(f, strings.Repeat("ab", 32)).Reveal())
 	f.Add(newTestToken(f, strings.Repeat("ab", 32)).Reveal() + "@cp.example.com:8443")
 	f.Add("pipeops__.@")
+	f.Add("pipeops_" + strings.Repeat("a", 16))
 	f.Fuzz(func(t *testing.T, text string) {
 		token, err := controlapi.ParseToken(text)
 		require.True(t, err != nil || token.Reveal() == strings.TrimSpace(text), "not the same token")

@@ -158,6 +158,9 @@ func (c *ControlPlane) openRegistries() {
 		TrustDomain: c.cfg.TrustDomain, CertificateTTL: c.cfg.CertificateTTL, Heartbeats: heartbeats,
 		Tunnel: peers.Endpoint(c.cfg.AdvertiseTunnel), Tunnels: c.peers.Tunnels,
 		Edge: func() string { return c.peers.Edge(c.cfg.AdvertiseEdge) }, Log: c.cfg.Log, Now: c.cfg.Now,
+		Record: func(ctx context.Context, j enrolment.Join, refused error, issue func(context.Context) error) error {
+			return c.operators.RecordJoin(ctx, j, refused, issue) // they are opened later
+		},
 	})
 	c.routes = routes.New(c.store, c.directory, c.cfg.Gateway.Domain, c.cfg.Now)
 }

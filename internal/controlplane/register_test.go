@@ -164,7 +164,9 @@ func TestToken_StoredBeforeReturned(t *testing.T) {
 		"create": func() (controlapi.Token, store.Token, error) {
 			return p.admin.Tokens.Create(t.Context(), administration.TokenOptions{})
 		},
-		"rotate": func() (controlapi.Token, store.Token, error) { return p.admin.Tokens.Rotate(t.Context(), kept.ID, 0) },
+		"rotate": func() (controlapi.Token, store.Token, error) {
+			return p.admin.Tokens.Rotate(t.Context(), kept.ID, 0, "")
+		},
 	} {
 		token, stored, err := make()
 		require.ErrorContains(t, err, "full", name)

@@ -79,7 +79,7 @@ func TestEnrolmentDocs_Commands(t *testing.T) {
 	o.does("token create --name fleet")
 	first := o.token()
 	require.NoError(t, registerWith(t.Context(), o.api, first, "bank", selfsigned.Key(t)))
-	assert.Regexp(t, first.ID+` +fleet +live +19 of 20 +in \S+ +\S+ ago +bank \([a-z2-7]{16}\) +no +region=eu`, o.does("token list"))
+	assert.Regexp(t, first.ID+` +fleet +live +19 of 20 +in \S+ +\S+ ago +bank \([a-z2-7]{16}\) +no +- +region=eu`, o.does("token list"))
 	said := o.does("token rotate", "TOKEN_ID="+first.ID)
 	second := o.token()
 	assert.Contains(t, said, "token "+second.ID+" came in the place of "+first.ID+", which ends in 4")

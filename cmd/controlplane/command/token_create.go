@@ -20,6 +20,7 @@ func newTokenCreate(a *app) *cobra.Command {
 	var opts administration.TokenOptions
 	var out cli.Output
 	var chosen string
+	var trusted kubernetesTrust
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create an enrolment token and print it once",
@@ -33,10 +34,16 @@ creates the data directory, which no other command except serve does. Such a tok
 
 With --approve, anyone holding the token can only ask for registration. The agent waits until
 "agent approve" names it. "agent list" lists the pending registrations, each with the fingerprint of
-its key. The agent's log shows the same fingerprint.`,
+its key. The agent's log shows the same fingerprint.
+
+With --kubernetes-jwks, the token has no secret, and anyone may read it. Agents of one cluster
+register with it: they present a service-account token of their pod, which these keys verify. In
+that cluster, "kubectl get --raw /openid/v1/jwks" prints the keys, and
+"kubectl get --raw /.well-known/openid-configuration" the issuer.`,
 		Example: `  pipeops-controlplane token create
   pipeops-controlplane token create --name fleet --uses 50 --ttl 720h --label region=eu
   pipeops-controlplane token create --approve --policy viewer
+  kubectl get --raw /openid/v1/jwks | pipeops-controlplane token create --kubernetes-jwks - --uses 0 --ttl 0
   AGENT_TOKEN=$(pipeops-controlplane token create)`,
 		Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,8 +53,12 @@ its key. The agent's log shows the same fingerprint.`,
 			if chosen != "" && !slices.Contains(preset.Names(), chosen) {
 				return cli.Usage(fmt.Errorf("--policy: %.40q is none of %s", chosen, strings.Join(preset.Names(), ", ")))
 			}
+			kubernetes, err := trusted.body(cmd)
+			if err != nil {
+				return err
+			}
 			return a.firstAdmin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
-				return a.createToken(ctx, admin, opts, chosen, out)
+				return a.createToken(ctx, admin, opts, kubernetes, chosen, out)
 			})
 		},
 	}
@@ -58,13 +69,14 @@ its key. The agent's log shows the same fingerprint.`,
 	f.StringToStringVar(&opts.Labels, "label", nil, "labels of the agents that register with the token")
 	f.BoolVar(&opts.Approve, "approve", false, "hold each registration until the operator approves it with agent approve")
 	f.StringVar(&chosen, "policy", "", "put a preset of the policy into the line to run on the machine: viewer, deploy or full; the machine's owner decides")
+	trusted.add(f)
 	out.Add(cmd)
 	return cmd
 }
 
-func (a *app) createToken(ctx context.Context, admin operatorapi.Target, opts administration.TokenOptions, chosen string, out cli.Output) error {
+func (a *app) createToken(ctx context.Context, admin operatorapi.Target, opts administration.TokenOptions, kubernetes *operatorapi.KubernetesBody, chosen string, out cli.Output) error {
 	token, err := operatorapi.CreateToken.Do(ctx, admin, operatorapi.CreateTokenInput{Body: operatorapi.CreateTokenBody{
-		Name: opts.Name, Labels: opts.Labels, Uses: opts.Uses, TTL: operatorapi.Duration(opts.TTL), Approve: opts.Approve,
+		Name: opts.Name, Labels: opts.Labels, Uses: opts.Uses, TTL: operatorapi.Duration(opts.TTL), Approve: opts.Approve, Kubernetes: kubernetes,
 	}})
 	if err != nil {
 		return err
@@ -72,6 +84,9 @@ func (a *app) createToken(ctx context.Context, admin operatorapi.Target, opts ad
 	err = a.printToken(token, out)
 	switch {
 	case err != nil || !out.Table():
+	case token.Kubernetes != nil:
+		a.say("The token has no secret. Its agents run as %s, with a service-account token for the audience %s: docs/operator/enrolment.md",
+			token.Kubernetes.ServiceAccount, token.Kubernetes.Audience)
 	case token.Address == "":
 		a.say("The token has no address of the control plane, because it has never served. Set PIPEOPS_CONTROL_PLANE_URL beside the token.")
 	default:

@@ -37,7 +37,7 @@ func newTokenList(a *app) *cobra.Command {
 }
 
 func tokenTable(w io.Writer, tokens []operatorapi.Token) {
-	cli.Row(w, "ID", "NAME", "STATE", "USES LEFT", "ENDS", "LAST USED", "BY", "APPROVAL", "LABELS")
+	cli.Row(w, "ID", "NAME", "STATE", "USES LEFT", "ENDS", "LAST USED", "BY", "APPROVAL", "SERVICE ACCOUNT", "LABELS")
 	for _, t := range tokens {
 		left := "any"
 		if t.UsesLeft != nil {
@@ -47,7 +47,7 @@ func tokenTable(w io.Writer, tokens []operatorapi.Token) {
 		if t.Approve {
 			approval = "yes"
 		}
-		cli.Row(w, t.ID, t.Name, t.State, left, tokenEnd(t), cli.Ago(t.LastUsedAt), usedBy(t), approval, cli.Labels(t.Labels))
+		cli.Row(w, t.ID, t.Name, t.State, left, tokenEnd(t), cli.Ago(t.LastUsedAt), usedBy(t), approval, serviceAccount(t), cli.Labels(t.Labels))
 	}
 }
 
@@ -57,6 +57,14 @@ func tokenEnd(t operatorapi.Token) string {
 		return cli.Until(t.RotatedAt) + ", for " + t.RotatedTo
 	}
 	return cli.Until(t.ExpiresAt)
+}
+
+// serviceAccount returns what stands for a token's secret; empty for a token with one.
+func serviceAccount(t operatorapi.Token) string {
+	if t.Kubernetes == nil {
+		return ""
+	}
+	return t.Kubernetes.ServiceAccount
 }
 
 func usedBy(t operatorapi.Token) string {

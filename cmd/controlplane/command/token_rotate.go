@@ -13,6 +13,7 @@ import (
 func newTokenRotate(a *app) *cobra.Command {
 	var (
 		overlap time.Duration
+		keys    string
 		out     cli.Output
 	)
 	cmd := &cobra.Command{
@@ -24,14 +25,22 @@ token has all its uses and its whole lifetime left. The old token ends at once, 
 
 Agents that registered with the old token stay, and pending registrations continue to wait. If
 the token was stolen, revoke it instead. That also ends pending registrations, which may come
-from another cluster.`,
+from another cluster.
+
+For a token of "token create --kubernetes-jwks", whose cluster has new keys, give those with the
+same flag.`,
 		Example: `  pipeops-controlplane token rotate x3f2k7aabbccddee
-  pipeops-controlplane token rotate x3f2k7aabbccddee --overlap 48h`,
+  pipeops-controlplane token rotate x3f2k7aabbccddee --overlap 48h
+  kubectl get --raw /openid/v1/jwks | pipeops-controlplane token rotate x3f2k7aabbccddee --kubernetes-jwks -`,
 		Args: cli.ExactArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			jwks, err := readKeys(cmd, keys)
+			if err != nil {
+				return err
+			}
 			return a.admin(cmd, func(ctx context.Context, admin operatorapi.Target) error {
 				token, err := operatorapi.RotateToken.Do(ctx, admin, operatorapi.RotateTokenInput{
-					ID: args[0], Body: operatorapi.RotateTokenBody{Overlap: operatorapi.Duration(overlap)},
+					ID: args[0], Body: operatorapi.RotateTokenBody{Overlap: operatorapi.Duration(overlap), JWKS: jwks},
 				})
 				if err != nil {
 					return err
@@ -49,6 +58,7 @@ from another cluster.`,
 		},
 	}
 	cli.DurationVar(cmd.Flags(), &overlap, "overlap", 0, "how long the old token stays valid")
+	cmd.Flags().StringVar(&keys, "kubernetes-jwks", "", "file with the new keys of the cluster, or - for the standard input")
 	out.Add(cmd)
 	return cmd
 }

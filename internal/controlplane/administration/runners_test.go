@@ -1,6 +1,7 @@
 package administration_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -79,11 +80,22 @@ func TestRunner_GrantReplacesCertificate(t *testing.T) {
 
 func TestToken_CreateRefuses(t *testing.T) {
 	p := admintest.Open(t)
+	account := func(text string) administration.TokenOptions {
+		return administration.TokenOptions{Kubernetes: &store.Kubernetes{ServiceAccount: text}}
+	}
 	for word, opts := range map[string]administration.TokenOptions{
 		"--uses":       {Uses: -1},
 		"--ttl":        {TTL: -1},
 		`the key "-a"`: {Labels: map[string]string{"-a": "b"}},
 		`value "b c"`:  {Labels: map[string]string{"a": "b c"}},
+
+		`--kubernetes-issuer: "http://k8s"`: {Kubernetes: &store.Kubernetes{Issuer: "http://k8s"}},
+		"--kubernetes-audience: is longer":  {Kubernetes: &store.Kubernetes{Audience: strings.Repeat("a", 600)}},
+		"--kubernetes-jwks: it is not":      {Kubernetes: &store.Kubernetes{}},
+		`--service-account: "pipeops"`:      account("pipeops"),
+		`--service-account: "a:b:c"`:        account("a:b:c"),
+		`--service-account: "a:*"`:          account("a:*"),
+		`--service-account: ":b"`:           account(":b"),
 	} {
 		_, _, err := p.Tokens.Create(t.Context(), opts)
 		admintest.Refused(t, err, problem.Invalid, word)
@@ -97,20 +109,20 @@ func TestToken_Rotate(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "cp.example.com:8443", token.Address)
 	p.Advance(time.Hour)
-	_, _, err = p.Tokens.Rotate(t.Context(), old.ID, -time.Second)
+	_, _, err = p.Tokens.Rotate(t.Context(), old.ID, -time.Second, "")
 	admintest.Refused(t, err, problem.Invalid, "--overlap")
-	_, _, err = p.Tokens.Rotate(t.Context(), "none", 0)
+	_, _, err = p.Tokens.Rotate(t.Context(), "none", 0, "")
 	admintest.Refused(t, err, problem.NotFound, "token list")
-	_, next, err := p.Tokens.Rotate(t.Context(), old.ID, time.Minute)
+	_, next, err := p.Tokens.Rotate(t.Context(), old.ID, time.Minute, "")
 	require.NoError(t, err)
 	want := old
 	want.ID, want.Hash, want.CreatedAt, want.ExpiresAt = next.ID, next.Hash, p.Clock(), p.Clock().Add(2*time.Hour)
 	assert.Equal(t, want, next, "it has the original limits")
-	_, _, err = p.Tokens.Rotate(t.Context(), old.ID, 0)
+	_, _, err = p.Tokens.Rotate(t.Context(), old.ID, 0, "")
 	admintest.Refused(t, err, problem.Conflict, "successor is "+next.ID)
 
 	require.NoError(t, p.Tokens.Revoke(t.Context(), next.ID))
-	_, _, err = p.Tokens.Rotate(t.Context(), next.ID, 0)
+	_, _, err = p.Tokens.Rotate(t.Context(), next.ID, 0, "")
 	admintest.Refused(t, err, problem.Conflict, "revoked")
 	admintest.Refused(t, p.Tokens.Revoke(t.Context(), "none"), problem.NotFound, "token list")
 	tokens, err := p.Tokens.List(t.Context())

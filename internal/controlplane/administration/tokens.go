@@ -22,6 +22,8 @@ type TokenOptions struct {
 	TTL  time.Duration
 	// Approve makes each registration with the token wait for the operator.
 	Approve bool
+	// Kubernetes makes a token without a secret, for agents of one cluster.
+	Kubernetes *store.Kubernetes
 }
 
 // Check returns an error for invalid options, before a data directory is made for them.
@@ -63,17 +65,24 @@ func (a *Tokens) List(ctx context.Context) ([]store.Token, error) { return a.sto
 // newToken makes a token with a new secret, not stored yet. It carries the control plane's address,
 // unless that has never served.
 func (a *Tokens) newToken(at datadir.Advertised, opts TokenOptions) (controlapi.Token, store.Token, error) {
+	if err := checkKubernetes(opts.Kubernetes, at.API); err != nil {
+		return controlapi.Token{}, store.Token{}, err
+	}
 	if _, err := a.ca.Reload(); err != nil {
 		return controlapi.Token{}, store.Token{}, err
 	}
-	token, err := controlapi.NewToken(controlapi.Fingerprint(a.ca.Anchor()))
+	create := controlapi.NewToken
+	if opts.Kubernetes != nil {
+		create = controlapi.NewPublicToken
+	}
+	token, err := create(controlapi.Fingerprint(a.ca.Anchor()))
 	if err != nil {
 		return controlapi.Token{}, store.Token{}, err
 	}
 	token = token.At(at.API)
 	kept := store.Token{
 		ID: token.ID, Name: opts.Name, Labels: opts.Labels, Hash: hex.EncodeToString(token.Hash()),
-		Approve: opts.Approve, MaxUses: opts.Uses, Lifetime: opts.TTL, CreatedAt: a.now(),
+		Approve: opts.Approve, MaxUses: opts.Uses, Lifetime: opts.TTL, CreatedAt: a.now(), Kubernetes: opts.Kubernetes,
 	}
 	if opts.TTL > 0 {
 		kept.ExpiresAt = kept.CreatedAt.Add(opts.TTL)
@@ -87,8 +96,8 @@ func noSuchToken(id string) error {
 
 // Rotate creates a token like the one with that ID: with its name, labels, and original
 // limits. The old token ends at once, or after the overlap. Registrations with it that wait for
-// approval go on waiting.
-func (a *Tokens) Rotate(ctx context.Context, id string, overlap time.Duration) (controlapi.Token, store.Token, error) {
+// approval go on waiting. Keys replace those of a token without a secret; empty keeps them.
+func (a *Tokens) Rotate(ctx context.Context, id string, overlap time.Duration, keys string) (controlapi.Token, store.Token, error) {
 	if overlap < 0 {
 		return controlapi.Token{}, store.Token{}, invalid("0 ends the old token at once", "--overlap must not be negative")
 	}
@@ -111,9 +120,13 @@ func (a *Tokens) Rotate(ctx context.Context, id string, overlap time.Duration) (
 			return conflict("`pipeops-controlplane token create` makes another", "the token %s is revoked", id)
 		case old.RotatedTo != "":
 			return conflict("rotate its successor", "the token %s was rotated already; its successor is %s", id, old.RotatedTo)
+		case keys != "" && old.Kubernetes == nil:
+			return invalid("leave it out", "--kubernetes-jwks: the token %s has a secret, and trusts no cluster", id)
+		case keys != "":
+			old.Kubernetes.Keys = keys
 		}
 		token, kept, err = a.newToken(at, TokenOptions{
-			Name: old.Name, Labels: old.Labels, Uses: old.MaxUses, TTL: old.Lifetime, Approve: old.Approve,
+			Name: old.Name, Labels: old.Labels, Uses: old.MaxUses, TTL: old.Lifetime, Approve: old.Approve, Kubernetes: old.Kubernetes,
 		})
 		if err != nil {
 			return err

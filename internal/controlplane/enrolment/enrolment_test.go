@@ -26,18 +26,21 @@ import (
 type plane struct {
 	*admintest.Plane
 	*enrolment.Registrar
-	t *testing.T
+	t     *testing.T
+	joins *[]enrolment.Join
+	fail  *error
 }
 
 // Seen implements authn.Authenticator.Clones.
 func (plane) Seen(context.Context, string, announce.Clone) {}
 
 func open(t *testing.T) plane {
-	p := plane{Plane: admintest.Open(t), t: t}
+	p := plane{Plane: admintest.Open(t), t: t, joins: new([]enrolment.Join), fail: new(error)}
 	callers := &authn.Authenticator{Store: p.Database(), CA: p.CA, TrustDomain: datadir.DefaultTrustDomain, Now: p.Clock, Clones: p}
 	p.Registrar = enrolment.New(p.Database(), p.CA, callers, discovery.Directory{AgentsDomain: datadir.DefaultAgentsDomain}, enrolment.Config{
 		TrustDomain: datadir.DefaultTrustDomain, CertificateTTL: time.Hour, Heartbeats: 30, Now: p.Clock, Log: zerolog.Nop(),
 		Edge: func() string { return "cp.example.com:9443" }, Tunnels: func(string) []controlapi.TunnelEndpoint { return nil },
+		Record: p.record,
 	})
 	return p
 }
@@ -74,7 +77,7 @@ func TestToken_EndsRegistration(t *testing.T) {
 	for code, end := range map[problem.Code]func(secret, id string) error{
 		controlapi.CodeTokenRevoked: func(_, id string) error { return p.Tokens.Revoke(t.Context(), id) },
 		controlapi.CodeTokenRotated: func(_, id string) error {
-			_, _, err := p.Tokens.Rotate(t.Context(), id, 0)
+			_, _, err := p.Tokens.Rotate(t.Context(), id, 0, "")
 			return err
 		},
 		controlapi.CodeTokenUsedUp: func(secret, _ string) error {

@@ -44,8 +44,11 @@ type Config struct {
 	Tunnels func(agentID string) []controlapi.TunnelEndpoint
 	// Edge returns where Runners reach an agent that registers now.
 	Edge func() string
-	Log  zerolog.Logger
-	Now  func() time.Time
+	// Record keeps a registration by a service-account token in the audit log of operators, and
+	// issues the certificate unless it was refused.
+	Record func(ctx context.Context, j Join, refused error, issue func(context.Context) error) error
+	Log    zerolog.Logger
+	Now    func() time.Time
 }
 
 // New returns what registers agents.
@@ -70,30 +73,49 @@ func (r *Registrar) Register(ctx context.Context, text string, req controlapi.Re
 	if err := CheckLabels(req.Labels); err != nil {
 		return controlapi.Identity{}, err
 	}
-	var (
-		agent store.Agent
-		held  *problem.Error
-	)
-	err = r.store.Update(ctx, func(tx *store.Tx) error {
-		agent, held, err = r.enrol(ctx, tx, token, req, fingerprintOf(csr), now)
+	proof, refused := r.prove(ctx, token)
+	var agent store.Agent
+	if refused == nil {
+		var held *problem.Error
+		refused = r.store.Update(ctx, func(tx *store.Tx) error {
+			agent, held, err = r.enrol(ctx, tx, token, proof, req, fingerprintOf(csr), now)
+			return err
+		})
+		if refused == nil && held != nil {
+			return controlapi.Identity{}, held
+		}
+	}
+	var id controlapi.Identity
+	err = r.record(ctx, token, proof, req.Name, refused, func(context.Context) error {
+		r.cfg.Log.Info().Str("agent", agent.ID).Str("name", agent.Name).Str("token", token.ID).Msg("agent registered")
+		id, err = r.identity(csr, agent.ID, "registration with token "+token.ID)
 		return err
 	})
+	return id, err
+}
+
+// record issues a certificate, unless the registration was refused. The audit log of operators has
+// both for a service-account token. It has no attempts that were neither accepted nor refused.
+func (r *Registrar) record(ctx context.Context, token controlapi.Token, proof proven, name string, refused error, issue func(context.Context) error) error {
+	known, ok := problem.Of(refused)
 	switch {
-	case err != nil:
-		return controlapi.Identity{}, err
-	case held != nil:
-		return controlapi.Identity{}, held
+	case token.Public() && (refused == nil || ok && !known.Passing() && known.Code != controlapi.CodeTokenUnknown):
+		return r.cfg.Record(ctx, proof.join(token, name), refused, issue)
+	case refused != nil:
+		return refused
 	}
-	r.cfg.Log.Info().Str("agent", agent.ID).Str("name", agent.Name).Str("token", token.ID).Msg("agent registered")
-	return r.identity(csr, agent.ID, "registration with token "+token.ID)
+	return issue(ctx)
 }
 
 // enrol finds or creates the agent of a cluster and takes a use of the token. If the registration
 // must wait for the operator, it returns the answer for the agent as held, and creates no agent.
-func (r *Registrar) enrol(ctx context.Context, tx *store.Tx, token controlapi.Token, req controlapi.RegisterRequest, key string, now time.Time) (_ store.Agent, held *problem.Error, _ error) {
+func (r *Registrar) enrol(ctx context.Context, tx *store.Tx, token controlapi.Token, proof proven, req controlapi.RegisterRequest, key string, now time.Time) (_ store.Agent, held *problem.Error, _ error) {
 	none := store.Agent{}
 	known, err := knownToken(ctx, tx, token)
 	if err != nil {
+		return none, nil, err
+	}
+	if err := proof.take(ctx, tx, key); err != nil {
 		return none, nil, err
 	}
 	agent, err := agentOfCluster(ctx, tx, req.ClusterUID)

@@ -21,6 +21,9 @@ func (r *Registrar) CheckToken(ctx context.Context, text string, check controlap
 	if err != nil {
 		return controlapi.TokenState{}, err
 	}
+	if _, err := r.prove(ctx, token); err != nil {
+		return controlapi.TokenState{}, err
+	}
 	known, err := knownToken(ctx, r.store, token)
 	if err != nil {
 		return controlapi.TokenState{}, err
@@ -43,7 +46,7 @@ func (r *Registrar) CheckToken(ctx context.Context, text string, check controlap
 }
 
 func readToken(text string) (controlapi.Token, error) {
-	token, err := controlapi.ParseToken(text)
+	token, err := controlapi.ParseCredential(text)
 	if err != nil {
 		return controlapi.Token{}, controlapi.Errorf(controlapi.CodeTokenUnknown,
 			"copy the whole line that `pipeops-controlplane token create` printed", "the enrolment token is not one: it is cut short or mistyped")
@@ -57,13 +60,16 @@ type tokens interface {
 }
 
 // knownToken returns a token by its secret, whether or not it is still valid. The answer to a wrong
-// secret is the same as to an unknown token.
+// secret is the same as to an unknown token. One without a secret needs Registrar.prove besides.
 func knownToken(ctx context.Context, in tokens, token controlapi.Token) (store.Token, error) {
 	known, err := in.Token(ctx, token.ID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return store.Token{}, err
 	}
 	same := subtle.ConstantTimeCompare([]byte(known.Hash), []byte(hex.EncodeToString(token.Hash()))) == 1
+	if known.Kubernetes != nil {
+		same = token.Public()
+	}
 	if err != nil || !same {
 		return store.Token{}, controlapi.Errorf(controlapi.CodeTokenUnknown, fixEnrol, "the control plane does not know this enrolment token")
 	}

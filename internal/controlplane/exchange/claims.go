@@ -1,17 +1,14 @@
 package exchange
 
 import (
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/coreos/go-oidc/v3/oidc"
-
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -24,47 +21,13 @@ const maxShown = 200
 const ActorPrefix = "oidc/"
 
 // claims are the claims of a verified token.
-type claims struct {
-	raw    json.RawMessage
-	values map[string]json.RawMessage
-}
-
-func claimsOf(token *oidc.IDToken) (c claims, err error) {
-	if err := errors.Join(token.Claims(&c.raw), token.Claims(&c.values)); err != nil {
-		return c, err
-	}
-	if token.Subject == "" {
-		return c, errors.New("it has no sub")
-	}
-	return c, nil
-}
-
-// unverifiedIssuer returns the issuer that a token names; empty if it cannot be read.
-func unverifiedIssuer(raw string) string {
-	parts := strings.Split(raw, ".")
-	if len(parts) != 3 {
-		return ""
-	}
-	var said struct {
-		Issuer string `json:"iss"`
-	}
-	text, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil || json.Unmarshal(text, &said) != nil {
-		return ""
-	}
-	return said.Issuer
-}
-
-// text returns a claim that is a text.
-func (c claims) text(name string) (text string, ok bool) {
-	return text, json.Unmarshal(c.values[name], &text) == nil
-}
+type claims struct{ openid.Claims }
 
 // list returns the values of a claim as texts: one, or those of a list.
 func (c claims) list(name string) []string {
 	var list []json.RawMessage
-	if json.Unmarshal(c.values[name], &list) != nil {
-		list = []json.RawMessage{c.values[name]}
+	if json.Unmarshal(c.Claims[name], &list) != nil {
+		list = []json.RawMessage{c.Claims[name]}
 	}
 	var texts []string
 	for _, value := range list {
@@ -114,7 +77,7 @@ func (c claims) actor(subject string) string {
 	parts := []string{ActorPrefix + word(subject, 120)}
 	for _, d := range described {
 		for _, name := range d.names {
-			if value, ok := c.text(name); ok && value != "" {
+			if value, ok := c.Text(name); ok && value != "" {
 				parts = append(parts, d.what+"="+word(value, d.most))
 				break
 			}

@@ -13,8 +13,7 @@ import (
 
 func parsed(t testing.TB, text string) (c claims) {
 	t.Helper()
-	c.raw = json.RawMessage(text)
-	require.NoError(t, json.Unmarshal(c.raw, &c.values))
+	require.NoError(t, json.Unmarshal([]byte(text), &c.Claims))
 	return c
 }
 
@@ -49,13 +48,4 @@ func TestClaims_Match(t *testing.T) {
 		require.ErrorContains(t, c.match(map[string]string{name: value}), "the claim "+name, name)
 	}
 	require.ErrorContains(t, c.match(map[string]string{"text": "a", "yes": "false"}), "yes", "all of them")
-}
-
-func FuzzUnverifiedIssuer(f *testing.F) {
-	f.Add("e30.eyJpc3MiOiJhIn0.x")
-	f.Fuzz(func(t *testing.T, raw string) {
-		if issuer := unverifiedIssuer(raw); issuer != "" && strings.Count(raw, ".") != 2 {
-			t.Fatal("read from what is no token")
-		}
-	})
 }

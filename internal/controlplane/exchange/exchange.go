@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
@@ -29,9 +28,6 @@ const (
 	TTL = 15 * time.Minute
 	// retryAfter is when an issuer that is away may be asked again.
 	retryAfter = 5 * time.Second
-	// rememberFor is how long after its end an exchanged token is remembered, for clocks of other
-	// control planes.
-	rememberFor = time.Hour
 )
 
 const (
@@ -67,9 +63,8 @@ type Exchange struct{ Config }
 
 // proven is what a verified token proves.
 type proven struct {
-	digest  string // of the token
-	actor   string
-	expires time.Time
+	openid.Proof
+	actor string
 }
 
 // Serve serves login.ExchangePath.
@@ -118,7 +113,7 @@ func revoked(r store.Runner) error {
 // verify returns what a token proves, if it is one of those to which a Runner is bound. With an
 // error, the actor is set for a valid token of the issuer.
 func (e *Exchange) verify(ctx context.Context, to *store.Binding, raw string) (proven, error) {
-	if issuer := unverifiedIssuer(raw); issuer != "" && issuer != to.Issuer { // its keys would only be unknown
+	if issuer := openid.UnverifiedIssuer(raw); issuer != "" && issuer != to.Issuer { // its keys would only be unknown
 		return proven{}, invalid("its issuer (iss) is %q, and the Runner is bound to %q", printable.Shorten(issuer, maxShown), to.Issuer)
 	}
 	token, err := e.Issuers.Verify(ctx, to.Issuer, to.Audience, raw)
@@ -130,33 +125,18 @@ func (e *Exchange) verify(ctx context.Context, to *store.Binding, raw string) (p
 	if err != nil {
 		return proven{}, invalid("%s", printable.Shorten(printable.Text(err.Error()), 3*maxShown))
 	}
-	claims, err := claimsOf(token)
+	proof, err := openid.ProofOf(token)
 	if err != nil {
 		return proven{}, invalid("%s", err.Error())
 	}
-	p := proven{digest: digestOf(token, claims), actor: claims.actor(token.Subject), expires: token.Expiry}
-	return p, claims.match(to.Claims)
+	claims := claims{proof.Claims}
+	return proven{proof, claims.actor(proof.Subject)}, claims.match(to.Claims)
 }
 
 func invalid(format string, args ...any) error {
 	e := problem.Errorf(problem.Unauthorized, fixAgain, format, args...)
 	e.Detail = "the ID token is not valid: " + e.Detail
 	return e
-}
-
-// digestOf identifies a token: by its ID, or else by its claims. Its text would not do, because
-// encodings and signatures have several forms.
-func digestOf(token *oidc.IDToken, c claims) string {
-	sum := sha256.New()
-	sum.Write([]byte(token.Issuer))
-	sum.Write([]byte{0})
-	if id, ok := c.text("jti"); ok && id != "" {
-		sum.Write([]byte(id))
-	} else {
-		sum.Write([]byte{0})
-		sum.Write(c.raw)
-	}
-	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // issue takes the token, and issues a certificate.
@@ -196,7 +176,7 @@ func (e *Exchange) take(ctx context.Context, tx *store.Tx, runner store.Runner, 
 	case now.Serial != runner.Serial:
 		return problem.Errorf(problem.Busy, "send it again", "Runner %s was changed at this moment", runner.Name)
 	}
-	mine, err := tx.TakeIDToken(ctx, token.digest, key, token.expires.Add(rememberFor))
+	mine, err := token.Take(ctx, tx, key)
 	if err != nil {
 		return err
 	}

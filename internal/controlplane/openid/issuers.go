@@ -168,7 +168,7 @@ func (i *Issuers) Verify(ctx context.Context, name, audience, raw string) (*oidc
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	keys := &watchedKeys{KeySet: found.keys}
-	token, err := oidc.NewVerifier(name, keys, &oidc.Config{ClientID: audience, SupportedSigningAlgs: algorithms, Now: i.now}).Verify(ctx, raw)
+	token, err := verify(ctx, keys, name, audience, raw, i.now)
 	if err != nil && keys.away != nil {
 		return nil, &AwayError{keys.away}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/exchange"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -15,6 +16,9 @@ const signInCommand = "sign-in-by-openid"
 
 // exchangeCommand is the command of an exchange of an ID token for a Runner's certificate.
 const exchangeCommand = "exchange-id-token"
+
+// joinCommand is the command of an agent's registration by a service-account token.
+const joinCommand = "register-by-service-account"
 
 // unnamed is in the audit log for who was refused before the identity provider named anyone.
 const unnamed = "openid"
@@ -43,6 +47,16 @@ func (s *Server) RecordExchange(ctx context.Context, in exchange.Attempt, refuse
 		r.Runner = "runner/" + in.Runner
 	}
 	return s.recordProven(ctx, r, in, in.Actor != "", refused, carryOut)
+}
+
+// RecordJoin records an agent's registration by a service-account token as RecordSignIn records a
+// sign-in.
+func (s *Server) RecordJoin(ctx context.Context, in enrolment.Join, refused error, issue func(context.Context) error) error {
+	r := &record{AuditRecord: runnerapi.AuditRecord{Runner: unnamed, Command: joinCommand, Name: in.Agent}}
+	if in.Subject != "" {
+		r.Runner = "token/" + in.Token
+	}
+	return s.recordProven(ctx, r, in, in.Subject != "", refused, issue)
 }
 
 // recordProven records what an ID token proves, or why it does not. named says whether it has

@@ -50,6 +50,23 @@ type CreateTokenBody struct {
 	Uses    int               `json:"uses,omitempty" minimum:"0" doc:"How many agents may register; 0 for any number."`
 	TTL     Duration          `json:"ttl,omitempty" doc:"Lifetime; absent for unlimited."`
 	Approve bool              `json:"approve,omitempty" doc:"Each registration waits for an approval."`
+
+	Kubernetes *KubernetesBody `json:"kubernetes,omitempty" doc:"Makes a token without a secret, for agents of one cluster: they present service-account tokens."`
+}
+
+// KubernetesBody is a cluster whose service-account tokens stand for a secret.
+type KubernetesBody struct {
+	JWKS           string `json:"jwks" minLength:"1" maxLength:"32768" doc:"Public keys of the cluster's issuer, a JSON Web Key Set as text."`
+	Issuer         string `json:"issuer,omitempty" maxLength:"512" doc:"What the cluster's tokens have in iss; the issuer of kubeadm and k3s if absent."`
+	ServiceAccount string `json:"serviceAccount,omitempty" maxLength:"320" doc:"NAMESPACE:NAME; pipeops:pipeops-agent if absent."`
+	Audience       string `json:"audience,omitempty" maxLength:"512" doc:"What the tokens must have in aud; the control plane's URL if absent."`
+}
+
+func (b *KubernetesBody) stored() *store.Kubernetes {
+	if b == nil {
+		return nil
+	}
+	return &store.Kubernetes{Issuer: b.Issuer, Audience: b.Audience, ServiceAccount: b.ServiceAccount, Keys: b.JWKS}
 }
 
 // RotateTokenInput names a token and says how long it stays.
@@ -62,11 +79,12 @@ type RotateTokenInput struct {
 // RotateTokenBody says how a token is replaced.
 type RotateTokenBody struct {
 	Overlap Duration `json:"overlap,omitempty" doc:"How long the old token stays valid."`
+	JWKS    string   `json:"jwks,omitempty" maxLength:"32768" doc:"New keys of a token without a secret, a JSON Web Key Set as text."`
 }
 
-// NewToken is a token with its secret, which is shown only here.
+// NewToken is a token with its secret, if it has one, which is shown only here.
 type NewToken struct {
-	Text string `json:"token" doc:"The token with its secret."`
+	Text string `json:"token" doc:"The token with its secret, if it has one."`
 	store.Token
 	Address string `json:"address,omitempty" doc:"The control plane's address in the token; absent if it has never served."`
 }
@@ -108,7 +126,7 @@ func listTokens(ctx context.Context, a *administration.Admin, _ *struct{}) (List
 func createToken(ctx context.Context, a *administration.Admin, in *CreateTokenInput) (NewToken, error) {
 	b := in.Body
 	token, kept, err := a.Tokens.Create(ctx, administration.TokenOptions{
-		Name: b.Name, Labels: b.Labels, Uses: b.Uses, TTL: time.Duration(b.TTL), Approve: b.Approve,
+		Name: b.Name, Labels: b.Labels, Uses: b.Uses, TTL: time.Duration(b.TTL), Approve: b.Approve, Kubernetes: b.Kubernetes.stored(),
 	})
 	if err != nil || a.IsDryRun() {
 		return NewToken{}, err
@@ -117,7 +135,7 @@ func createToken(ctx context.Context, a *administration.Admin, in *CreateTokenIn
 }
 
 func rotateToken(ctx context.Context, a *administration.Admin, in *RotateTokenInput) (NewToken, error) {
-	token, kept, err := a.Tokens.Rotate(ctx, in.ID, time.Duration(in.Body.Overlap))
+	token, kept, err := a.Tokens.Rotate(ctx, in.ID, time.Duration(in.Body.Overlap), in.Body.JWKS)
 	if err != nil || a.IsDryRun() {
 		return NewToken{}, err
 	}

@@ -26,6 +26,18 @@ type Token struct {
 	// RotatedTo is the ID of its successor, and RotatedAt when this one ends for it.
 	RotatedTo string    `json:"rotatedTo,omitempty"`
 	RotatedAt time.Time `json:"rotatedAt,omitzero"`
+	// Kubernetes is set for a token without a secret: agents present service-account tokens.
+	Kubernetes *Kubernetes `json:"kubernetes,omitempty"`
+}
+
+// Kubernetes is the cluster whose service-account tokens stand for a secret.
+type Kubernetes struct {
+	Issuer   string `json:"issuer"`
+	Audience string `json:"audience"`
+	// ServiceAccount is NAMESPACE:NAME.
+	ServiceAccount string `json:"serviceAccount"`
+	// Keys is a JSON Web Key Set.
+	Keys string `json:"jwks"`
 }
 
 // The states of a token.
@@ -52,13 +64,13 @@ func (t *Token) State(now time.Time) string {
 	return TokenLive
 }
 
-const tokenColumns = `id, name, hash, labels, max_uses, uses, created_at, expires_at, revoked_at, last_used_at, last_used_by, approve, lifetime, rotated_to, rotated_at` //nolint:gosec // names of columns
+const tokenColumns = `id, name, hash, labels, max_uses, uses, created_at, expires_at, revoked_at, last_used_at, last_used_by, approve, lifetime, rotated_to, rotated_at, kubernetes` //nolint:gosec // names of columns
 
 func scanToken(row scanner, t *Token) error {
 	var approve, lifetime int64
 	err := row.Scan(&t.ID, &t.Name, &t.Hash, document{&t.Labels}, &t.MaxUses, &t.Uses,
 		moment{&t.CreatedAt}, moment{&t.ExpiresAt}, moment{&t.RevokedAt}, moment{&t.LastUsedAt}, &t.LastUsedBy,
-		&approve, &lifetime, &t.RotatedTo, moment{&t.RotatedAt})
+		&approve, &lifetime, &t.RotatedTo, moment{&t.RotatedAt}, document{&t.Kubernetes})
 	t.Approve, t.Lifetime = approve != 0, time.Duration(lifetime)*time.Microsecond
 	return err
 }
@@ -72,10 +84,10 @@ func (q tokenTable) CreateToken(ctx context.Context, t Token) error {
 	if t.Approve {
 		approve = 1
 	}
-	_, err := q.exec(ctx, `INSERT INTO tokens (`+tokenColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
+	_, err := q.exec(ctx, `INSERT INTO tokens (`+tokenColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
 		t.ID, t.Name, t.Hash, asJSON(t.Labels), t.MaxUses, t.Uses,
 		micros(t.CreatedAt), micros(t.ExpiresAt), micros(t.RevokedAt), micros(t.LastUsedAt), t.LastUsedBy,
-		approve, t.Lifetime.Microseconds(), t.RotatedTo, micros(t.RotatedAt))
+		approve, t.Lifetime.Microseconds(), t.RotatedTo, micros(t.RotatedAt), asJSON(t.Kubernetes))
 	return err
 }
 

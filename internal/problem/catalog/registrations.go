@@ -98,4 +98,10 @@ var registrations = []Entry{
 		"Use a name of the certificate, or start `pipeops-controlplane serve` with --advertise-api=https://NAME.",
 		"docs/operator/certificates.md",
 	},
+	{
+		"PO-4017", "service_account_refused", "Service account refused",
+		"The enrolment token does not trust the pod's service-account token: its key, issuer, audience or subject differ. Or it expired, or was used with another key.",
+		"Compare the agent's volume with `pipeops-controlplane token list -o yaml`. For a cluster with new keys, run `pipeops-controlplane token rotate ID --kubernetes-jwks FILE`.",
+		"docs/reference/identities.md#join-without-a-secret",
+	},
 }

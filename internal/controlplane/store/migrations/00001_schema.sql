@@ -19,7 +19,9 @@ CREATE TABLE tokens (
     lifetime     BIGINT NOT NULL,
     -- The token that came in its place, and from when on only that is good.
     rotated_to   TEXT   NOT NULL,
-    rotated_at   BIGINT NOT NULL
+    rotated_at   BIGINT NOT NULL,
+    -- Whose service-account tokens stand for its secret; null for a token with one.
+    kubernetes   TEXT   NOT NULL DEFAULT 'null'
 );
 
 CREATE TABLE agents (
@@ -70,8 +72,8 @@ CREATE TABLE runners (
     openid     TEXT   NOT NULL DEFAULT 'null'
 );
 
--- ID tokens that were exchanged for a Runner's certificate, until they expire, and for which key. A
--- token is good for one key.
+-- ID tokens that were exchanged for a certificate of a Runner or an agent, until they expire, and
+-- for which key. A token is good for one key.
 CREATE TABLE exchanged_tokens (
     digest     TEXT PRIMARY KEY,
     key_print  TEXT   NOT NULL,

@@ -1,5 +1,5 @@
-INSERT INTO tokens (id, name, hash, labels, max_uses, uses, created_at, expires_at, revoked_at, last_used_at, last_used_by, approve, lifetime, rotated_to, rotated_at)
-  VALUES ('t1', 'fleet', 'hash', '{"region":"eu"}', 5, 1, 1763000000000000, 0, 0, 1763000001000000, 'a1', 0, 0, '', 0);
+INSERT INTO tokens (id, name, hash, labels, max_uses, uses, created_at, expires_at, revoked_at, last_used_at, last_used_by, approve, lifetime, rotated_to, rotated_at, kubernetes)
+  VALUES ('t1', 'fleet', 'hash', '{"region":"eu"}', 5, 1, 1763000000000000, 0, 0, 1763000001000000, 'a1', 0, 0, '', 0, '{"issuer":"https://k8s","audience":"https://cp","serviceAccount":"a:b","jwks":"{}"}');
 INSERT INTO agents (id, name, cluster_uid, labels, state, key_print, previous_key_print, token_id, agent_version, runner_api_version,
     kubernetes_version, distribution, provider, capacity, edge_address, sequence, registered_at, last_seen, revoked_at, self_update, components, clones)
   VALUES ('a1', 'shop', 'uid-1', '{"zone":"a"}', 'online', 'k2', 'k1', 't1', '1.0', 'v1', 'v1.30', 'k3s', 'bare', '{"nodes":3}', 'edge:1', 2, 1763000001000000, 1763000002000000, 0,
