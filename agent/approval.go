@@ -3,11 +3,15 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
+
+// awaited are the codes of answers that change without a change at the agent.
+var awaited = []controlapi.Code{controlapi.CodeApprovalPending, controlapi.CodeEnrolmentDenied, controlapi.CodeServiceAccountRefused}
 
 // untilDecided requests an identity until the operator has decided, if the token's registrations
 // need approval. A denied agent asks rarely, at the control plane's interval, and does not end: it
@@ -32,10 +36,10 @@ func (e *enrolment) untilDecided(ctx context.Context, ask func() error) error {
 	}
 }
 
-// undecided returns the answer that a person has to be waited for, and how long until asking again;
-// nil for any other.
+// undecided returns the answer that a person, or the kubelet, has to be waited for, and how long
+// until asking again; nil for any other.
 func undecided(err error) (p *controlapi.Error, wait time.Duration) {
-	if !errors.As(err, &p) || p.Code != controlapi.CodeApprovalPending && p.Code != controlapi.CodeEnrolmentDenied {
+	if !errors.As(err, &p) || !slices.Contains(awaited, p.Code) {
 		return nil, 0
 	}
 	return p, max(p.RetryAfter, time.Second)

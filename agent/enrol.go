@@ -115,6 +115,9 @@ func (e *enrolment) register(ctx context.Context, old *identity.Identity) (*iden
 	if err != nil {
 		return nil, fmt.Errorf("AGENT_TOKEN: %w", err)
 	}
+	if _, err := e.opts.Config.Prove(token); err != nil { // later errors pass
+		return nil, err
+	}
 	client, systemRoots, err := e.clients.firstContact(token)
 	if err != nil {
 		return nil, err
@@ -128,8 +131,12 @@ func (e *enrolment) register(ctx context.Context, old *identity.Identity) (*iden
 				if err != nil {
 					return err
 				}
+				proven, err := e.opts.Config.Prove(token)
+				if err != nil {
+					return err
+				}
 				traced, done := span.Begin(ctx, e.opts.Tracer, "register")
-				answer, err = client.Register(traced, token, req)
+				answer, err = client.Register(traced, proven, req)
 				done(err)
 				return err
 			}, controlapi.Passing)

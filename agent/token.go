@@ -28,7 +28,7 @@ type tokenRemoval struct {
 // shows it. It never fails: the agent works either way.
 func (r *tokenRemoval) run(ctx context.Context) error {
 	c := r.config
-	if c.Token == "" || c.TokenSecret == "" {
+	if c.Token == "" || c.TokenSecret == "" || c.PublicToken() {
 		return nil
 	}
 	secret := r.kube.EnrolmentSecret(c.TokenSecret)

@@ -67,6 +67,9 @@ func (a *admission) checkToken(ctx context.Context, token controlapi.Token) (con
 			return controlapi.TokenState{}, err
 		}
 	}
+	if token, err = a.Config.Prove(token); err != nil {
+		return controlapi.TokenState{}, err
+	}
 	return client.CheckToken(ctx, token, check)
 }
 
@@ -88,6 +91,9 @@ func goodFor(s controlapi.TokenState) string {
 // it is good for anything. The environment of a pod holds the token that it was started with,
 // so that what counts there is the Secret.
 func (a *admission) tokenLeft(ctx context.Context) []Finding {
+	if a.Config.PublicToken() {
+		return ok("has no secret, and " + noneNeeded)
+	}
 	if a.Config.TokenSecret == "" {
 		return a.tokenBeside(ctx)
 	}
