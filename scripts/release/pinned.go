@@ -44,7 +44,7 @@ func (r *release) pin(name string, changes ...[2]string) (content []byte, err er
 func (r *release) manifests(context.Context) error {
 	for _, name := range []string{
 		"agent.yaml", "service.yaml", "self-update.yaml", "crds/pipeops.io_apps.yaml", "sources.yaml",
-		"node-rights.yaml", "manifest-rights.yaml", "kubernetes-api-rights.yaml", "build-rights.yaml",
+		"node-rights.yaml", "manifest-rights.yaml", "kubernetes-api-rights.yaml", "build-rights.yaml", "service-account-token.yaml",
 	} {
 		var changes [][2]string
 		if name == "agent.yaml" {
