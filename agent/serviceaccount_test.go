@@ -81,8 +81,8 @@ func (a accounts) token(account, audience string) string {
 	return made.Status.Token
 }
 
-// TestServiceAccount_JoinsWithoutSecret registers an agent by tokens of a real Kubernetes, and again
-// after it has lost its identity. The token stays in its Secret.
+// TestServiceAccount_JoinsWithoutSecret registers an agent by tokens of a real Kubernetes, and
+// again after it has lost its identity. The token stays in its Secret.
 func TestServiceAccount_JoinsWithoutSecret(t *testing.T) {
 	env, p := kubetest.ControlPlane(t), planetest.Start(t)
 	a := newAccounts(t)

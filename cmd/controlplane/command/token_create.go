@@ -85,7 +85,7 @@ func (a *app) createToken(ctx context.Context, admin operatorapi.Target, opts ad
 	switch {
 	case err != nil || !out.Table():
 	case token.Kubernetes != nil:
-		a.say("The token has no secret. Its agents run as %s, with a service-account token for the audience %s: docs/operator/enrolment.md",
+		a.say("The token has no secret. Its agents run as %s, with a service-account token for the audience %s: docs/reference/identities.md",
 			token.Kubernetes.ServiceAccount, token.Kubernetes.Audience)
 	case token.Address == "":
 		a.say("The token has no address of the control plane, because it has never served. Set PIPEOPS_CONTROL_PLANE_URL beside the token.")

@@ -14,8 +14,8 @@ import (
 const (
 	// maxProofLife bounds the lifetime of a service-account token.
 	maxProofLife = time.Hour
-	// proofRetry is when an agent sends a service-account token again. The kubelet replaces the file
-	// meanwhile, or the operator corrects the token.
+	// proofRetry is when an agent sends a service-account token again. Meanwhile the kubelet
+	// replaces the file, or the operator corrects the token.
 	proofRetry = 30 * time.Second
 	// maxShown bounds a text of a service-account token in an error, in bytes.
 	maxShown = 200

@@ -27,7 +27,7 @@ func keySet(t testing.TB, keys ...jose.JSONWebKey) string {
 
 func rsaKey(t *testing.T, bits int) *rsa.PrivateKey {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, bits) //nolint:gosec // one is too small on purpose
+	key, err := rsa.GenerateKey(rand.Reader, bits)
 	require.NoError(t, err)
 	return key
 }
@@ -44,9 +44,11 @@ func TestParseKeys(t *testing.T) {
 	again, err := ParseKeys(keys.String())
 	require.NoError(t, err)
 	assert.Equal(t, keys, again)
-	extra, err := ParseKeys(strings.Replace(keySet(t, jose.JSONWebKey{Key: public[0]}), `"kty"`, `"note":"<script>","kty"`, 1))
+	extra, err := ParseKeys(strings.Replace(keySet(t, jose.JSONWebKey{Key: public[0]}), `"kty"`, `"note":"<script>","kty"`, 1) + "\n")
 	require.NoError(t, err)
 	assert.NotContains(t, extra.String(), "note")
+	_, err = ParseKeys(strings.Replace(keys.String(), "{", `{"cacheHeader":{"age":"1"},`, 1))
+	require.NoError(t, err, "of GKE")
 }
 
 func TestParseKeys_Refuses(t *testing.T) {
