@@ -22,6 +22,7 @@ func TestControlPlane_HostileAgent(t *testing.T) {
 	token, err := sys.CreateToken(t.Context())
 	require.NoError(t, err)
 	c, id := enrol(t, token, "evil")
+	joins := newJoiner(t).attempts(c)
 	s := open(t, func() {
 		for range 3 {
 			got := c.call(t.Context(), http.MethodPost, "/v1/agent/heartbeat", heartbeat(""), nil)
@@ -30,7 +31,7 @@ func TestControlPlane_HostileAgent(t *testing.T) {
 		got := c.call(t.Context(), http.MethodPut, "/v1/agent/routes", `{"routes":[`+routes(1000)+`]}`, nil)
 		require.Equal(t, http.StatusOK, got.status, "%v", got)
 	})
-	s.try(t, c, asAgent(token, id))
+	s.try(t, c, append(asAgent(token, id), joins...))
 	out, err := sys.ControlPlane(t.Context(), "agent", "get", "evil")
 	require.NoError(t, err)
 	assert.NoError(t, plain(out), "what the operator sees")
