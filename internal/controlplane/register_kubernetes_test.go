@@ -1,8 +1,11 @@
 package controlplane
 
 import (
+	"crypto/ecdsa"
 	"crypto/rand"
 	"encoding/json"
+	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
@@ -18,16 +21,23 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 )
 
+// publicToken creates a token without a secret, for a cluster with a key.
+func (p *plane) publicToken(key *ecdsa.PrivateKey) controlapi.Token {
+	p.t.Helper()
+	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public()}}})
+	require.NoError(p.t, err)
+	token, _, err := p.admin.Tokens.Create(p.t.Context(), administration.TokenOptions{Kubernetes: &store.Kubernetes{Keys: string(keys)}})
+	require.NoError(p.t, err)
+	return token
+}
+
 // TestRegister_ServiceAccountIsRecorded: the audit log of operators has the token, the account, the
 // pod and the node of each registration and of each refusal.
 func TestRegister_ServiceAccountIsRecorded(t *testing.T) {
 	postgres.OnEach(t, func(t *testing.T, on postgres.Engine) {
 		p := startOn(t, on)
 		key := selfsigned.Key(t)
-		keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public()}}})
-		require.NoError(t, err)
-		token, _, err := p.admin.Tokens.Create(t.Context(), administration.TokenOptions{Kubernetes: &store.Kubernetes{Keys: string(keys)}})
-		require.NoError(t, err)
+		token := p.publicToken(key)
 		proof := func(account string) controlapi.Token {
 			now := p.clock.now()
 			return token.With(signed(t, jose.ES256, key, map[string]any{
@@ -52,4 +62,19 @@ func TestRegister_ServiceAccountIsRecorded(t *testing.T) {
 		assert.ElementsMatch(t, []string{"token/" + token.ID + " shop done", "token/" + token.ID + " evil refused", "openid evil refused"}, seen)
 		assert.JSONEq(t, `{"token":"`+token.ID+`","agent":"shop","subject":"system:serviceaccount:pipeops:pipeops-agent","pod":"agent-x1","node":"node-1"}`, string(first.Arguments))
 	})
+}
+
+// TestRegister_ServiceAccountInConsole: the console shows whom a token trusts, and how to install
+// an agent by its successor.
+func TestRegister_ServiceAccountInConsole(t *testing.T) {
+	p := start(t)
+	token := p.publicToken(selfsigned.Key(t))
+	b := p.signedIn(p.operator("alice", administration.RoleOperator))
+	_, body := b.get("/console/enrolment")
+	assert.Contains(t, body, "for pipeops:pipeops-agent")
+	status, body := b.change("/console/tokens/"+token.ID+"/rotate", url.Values{"overlap": {""}})
+	require.Equal(t, http.StatusOK, status, body)
+	assert.Contains(t, body, "The token has no secret. Agents of its cluster register with it, as pipeops:pipeops-agent.")
+	assert.Contains(t, body, "serviceAccountToken.enabled=true")
+	assert.NotContains(t, body, "install.sh")
 }

@@ -169,8 +169,12 @@ func createToken(ctx context.Context, t operatorapi.Target, f form) (outcome, er
 }
 
 func madeToken(token operatorapi.NewToken, f form) *made {
+	text := "The token is shown here once. Anyone who has it can register a machine."
+	if token.Kubernetes != nil {
+		text = "The token has no secret. Agents of its cluster register with it, as " + token.Kubernetes.ServiceAccount + "."
+	}
 	return &made{
-		Text: "The token is shown here once. Anyone who has it can register a machine.", Label: "Token", Secret: token.Text,
+		Text: text, Label: "Token", Secret: token.Text,
 		NextText: "Choose one way, with a name for the cluster:", Lines: token.InstallLines(cmp.Or(f.text("cluster"), "NAME"), f.version),
 		Back: enrolmentPath, BackText: "Enrolment", Live: operatorapi.ConsolePath + "/live/tokens/" + url.PathEscape(token.ID), Use: &tokenUse{},
 	}
