@@ -51,6 +51,9 @@ func start(ctx context.Context, s *harness.System) (err error) {
 	// Chart repositories and registries of the tests are plain HTTP: so their attempts are about
 	// what they send, and none ends at the certificate.
 	sys.AgentSettings = map[string]string{"PIPEOPS_CHART_HTTP_HOSTS": sys.HostIP()}
+	if err := trustIssuer(sys); err != nil {
+		return err
+	}
 	if err := sys.StartProduct(ctx, agentName, honest, evil); err != nil {
 		return err
 	}
