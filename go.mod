@@ -103,6 +103,7 @@ require (
 	golang.org/x/crypto v0.58.0
 	helm.sh/helm/v4 v4.3.1
 	k8s.io/cli-runtime v0.37.1
+	k8s.io/component-helpers v0.37.1 // the scheduler's own sums of requests, and its checks of taints and affinity
 	k8s.io/pod-security-admission v0.37.1 // Kubernetes' own checks of the pod security levels, for patched pods
 	k8s.io/streaming v0.37.2
 	sigs.k8s.io/kustomize/api v0.21.1 // v0.21.3 needs Go 1.27

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	podresource "k8s.io/component-helpers/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
@@ -132,8 +133,9 @@ func (k Nodes) addPods(ctx context.Context, nodes map[string]*runnerapi.Node, on
 					continue
 				}
 				n.Pods.Count++
-				n.CPU.Requested += requested(pod, corev1.ResourceCPU)
-				n.Memory.Requested += requested(pod, corev1.ResourceMemory)
+				requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
+				n.CPU.Requested += requests.Cpu().MilliValue()
+				n.Memory.Requested += requests.Memory().Value()
 			}
 			return nil
 		}, append([]client.ListOption{where}, on...)...)
@@ -146,34 +148,6 @@ func (k Nodes) addPods(ctx context.Context, nodes map[string]*runnerapi.Node, on
 
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
-// requested returns what the scheduler counts for a pod: of its containers and sidecars the sum, or
-// more where an init container needs it at a time
-// (https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers).
-func requested(pod *corev1.Pod, name corev1.ResourceName) int64 {
-	amount := func(list corev1.ResourceList) int64 {
-		q := list[name]
-		if name == corev1.ResourceCPU {
-			return q.MilliValue()
-		}
-		return q.Value()
-	}
-	var sum, sidecars, highest int64
-	for i := range pod.Spec.Containers {
-		sum += amount(pod.Spec.Containers[i].Resources.Requests)
-	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		of := amount(c.Resources.Requests)
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sidecars += of
-			highest = max(highest, sidecars)
-		} else {
-			highest = max(highest, sidecars+of)
-		}
-	}
-	return max(sum+sidecars, highest) + amount(pod.Spec.Overhead)
 }
 
 // addUsage adds the figures of the metrics API, if there is one.

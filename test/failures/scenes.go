@@ -112,6 +112,25 @@ var (
 	}}
 )
 
+// device is an extended resource of the node in the scene oneDevice.
+const device = "example.com/fpga"
+
+// oneDevice has the node report a single device, as a device plugin would
+// (https://kubernetes.io/docs/tasks/administer-cluster/extended-resource-node/).
+var oneDevice = &Scene{Name: "a single device", Prepare: func(t *testing.T, env *kubetest.Env, _ string) {
+	report := func(amount string) []string {
+		return []string{"patch", "node", env.Cluster.NodeName(), "--subresource=status", "--type=merge", "-p", `{"status":{"capacity":{"` + device + `":` + amount + `}}}`}
+	}
+	kubectl(t, env, report(`"1"`)...)
+	t.Cleanup(func() { _, _ = env.Cluster.Kubectl(context.Background(), report("null")...) })
+	await.Until(t, "the kubelet allocates the device", func() bool {
+		var node corev1.Node
+		require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: env.Cluster.NodeName()}, &node))
+		has := node.Status.Allocatable[device]
+		return has.Value() == 1
+	})
+}}
+
 // quotaOf returns a namespace that allows nothing of a resource.
 func quotaOf(name string, none corev1.ResourceName) *Scene {
 	return &Scene{Name: name, Prepare: func(t *testing.T, env *kubetest.Env, ns string) {

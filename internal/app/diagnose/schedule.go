@@ -3,19 +3,17 @@ package diagnose
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	podresource "k8s.io/component-helpers/resource"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-var (
-	insufficient = regexp.MustCompile(`Insufficient ([A-Za-z0-9./-]+?)[,.;]?(?:\s|$)`)
-)
+var insufficient = regexp.MustCompile(`Insufficient ([A-Za-z0-9._/-]+?)[,.;]?(?:\s|$)`)
 
 const selectorFix = "correct nodeSelector and affinity, label a node as they ask (kubectl get nodes --show-labels), or add a node that fits"
 
@@ -118,20 +116,15 @@ func unschedulable(pod *corev1.Pod, message string, tainted []*corev1.Node) *run
 		taints = taintsOf(tainted)
 		said = strings.TrimSuffix(said, ".") + listed(taints)
 	}
+	short, fixes := shortages(pod, message, tainted)
 	return &runnerapi.Diagnosis{
 		Cause: runnerapi.CauseUnschedulable, Object: "pod/" + pod.Name,
-		Message: "no node takes the pod: " + joined(said, tooLarge(pod, message, tainted)),
-		Fix:     unschedulableFix(pod, message, taints),
+		Message: "no node takes the pod: " + joined(said, short),
+		Fix:     unschedulableFix(pod, message, taints, fixes),
 	}
 }
 
-func unschedulableFix(pod *corev1.Pod, message string, taints []string) string {
-	var fixes []string
-	for _, m := range insufficient.FindAllStringSubmatch(message, -1) {
-		if fix := resourceFix(pod, m[1]); !slices.Contains(fixes, fix) {
-			fixes = append(fixes, fix)
-		}
-	}
+func unschedulableFix(pod *corev1.Pod, message string, taints, fixes []string) string {
 	fixes = append(fixes, taintFixes(taints)...)
 	switch {
 	case strings.Contains(message, "no nodes available"):
@@ -161,40 +154,53 @@ func joined(said, more string) string {
 	return strings.TrimSuffix(said, ".") + more
 }
 
-// tooLarge names the largest node where no node could ever have what the pod asks for.
-func tooLarge(pod *corev1.Pod, message string, nodes []*corev1.Node) string {
+// shortages returns what the nodes have of the resources that a scheduler finds short, and the
+// fixes.
+func shortages(pod *corev1.Pod, message string, nodes []*corev1.Node) (why string, fixes []string) {
 	for _, m := range insufficient.FindAllStringSubmatch(message, -1) {
 		name := corev1.ResourceName(m[1])
-		asks := resource.Quantity{}
-		for _, c := range pod.Spec.Containers {
-			asks.Add(c.Resources.Requests[name])
-		}
-		var largest *corev1.Node
-		for _, node := range nodes {
-			if has := node.Status.Allocatable[name]; largest == nil || has.Cmp(largest.Status.Allocatable[name]) > 0 {
-				largest = node
+		have, fix := tooLarge(pod, name, nodes), resourceFix(pod, name)
+		if extended(m[1]) {
+			if said, by := (device{pod, name, nodes}).shortage(message); by != "" {
+				have, fix = said, by
 			}
 		}
-		if largest == nil {
-			continue
-		}
-		if has := largest.Status.Allocatable[name]; asks.Cmp(has) > 0 {
-			return fmt.Sprintf("; it asks for %s of %s, and the largest node, %s, has %s", asks.String(), name, largest.Name, has.String())
-		}
+		why, fixes = why+have, add(fixes, fix)
 	}
-	return ""
+	return why, fixes
 }
 
-func resourceFix(pod *corev1.Pod, name string) string {
-	asked := ""
-	for _, c := range pod.Spec.Containers {
-		if q, ok := c.Resources.Requests[corev1.ResourceName(name)]; ok {
-			asked = fmt.Sprintf(" (now %s per pod)", q.String())
+// tooLarge names the largest node where no node could ever have what the pod asks for.
+func tooLarge(pod *corev1.Pod, name corev1.ResourceName, nodes []*corev1.Node) string {
+	var largest *corev1.Node
+	for _, node := range nodes {
+		if has := node.Status.Allocatable[name]; largest == nil || has.Cmp(largest.Status.Allocatable[name]) > 0 {
+			largest = node
 		}
 	}
-	switch name {
-	case "cpu", "memory":
-		return fmt.Sprintf("ask for less in resources.requests.%s%s, free %s on the nodes, or add a node", name, asked, name)
+	if largest == nil {
+		return ""
 	}
-	return fmt.Sprintf("free %s on the nodes (kubectl describe nodes), or add a node that has it%s", name, asked)
+	asks, has := requested(pod, name), largest.Status.Allocatable[name]
+	if asks.Cmp(has) <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("; it asks for %s of %s, and the largest node, %s, has %s", asks.String(), name, largest.Name, has.String())
+}
+
+// requested returns how much of a resource the scheduler looks for on a node.
+func requested(pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
+	return podresource.PodRequests(pod, podresource.PodResourcesOptions{})[name]
+}
+
+func resourceFix(pod *corev1.Pod, name corev1.ResourceName) string {
+	now := ""
+	if q := requested(pod, name); !q.IsZero() {
+		now = fmt.Sprintf(" (now %s per pod)", q.String())
+	}
+	switch name {
+	case corev1.ResourceCPU, corev1.ResourceMemory:
+		return fmt.Sprintf("ask for less in resources.requests.%s%s, free %s on the nodes, or add a node", name, now, name)
+	}
+	return fmt.Sprintf("free %s on the nodes (kubectl describe nodes), or add a node that has it%s", name, now)
 }
