@@ -226,6 +226,8 @@ type EnvSource struct {
 type Resources struct {
 	Requests ResourceAmounts `json:"requests,omitzero" doc:"What the scheduler reserves."`
 	Limits   ResourceAmounts `json:"limits,omitzero" doc:"What the pod may not exceed."`
+
+	Devices map[string]int32 `json:"devices,omitempty" maxProperties:"8" doc:"Extended resources of nodes, such as nvidia.com/gpu: 1. The pod has them to itself. A build takes none."`
 }
 
 // ResourceAmounts are Kubernetes quantities, e.g. "250m" of a CPU, "128Mi".

@@ -166,6 +166,9 @@ func (s BuildTemplate) validate(v *validation) {
 	s.validateCA(v)
 	s.validateArgs(v)
 	v.resources("resources", s.Resources)
+	if len(s.Resources.Devices) > 0 {
+		v.add("resources.devices", "a build takes no devices: leave it out")
+	}
 	if _, err := s.Repository(); err != nil {
 		v.add("image", "is not a REGISTRY/REPOSITORY[:TAG] to push to: %v", err)
 	}

@@ -2,6 +2,7 @@ package runnerapi
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -120,7 +121,7 @@ func (a AppSpec) JobSpec(j PipelineJob) JobSpec {
 		s.Env = append(s.Env, e)
 	}
 	s.EnvFrom = slices.Concat(s.EnvFrom, j.EnvFrom)
-	if j.Resources != (Resources{}) {
+	if !reflect.ValueOf(j.Resources).IsZero() {
 		s.Resources = j.Resources
 	}
 	return s

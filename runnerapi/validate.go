@@ -222,6 +222,7 @@ func (v *validation) envFrom(field string, sources []EnvSource) {
 func (v *validation) resources(field string, r Resources) {
 	v.amounts(field, "cpu", r.Requests.CPU, r.Limits.CPU)
 	v.amounts(field, "memory", r.Requests.Memory, r.Limits.Memory)
+	v.devices(field+".devices", r.Devices)
 }
 
 func (v *validation) amounts(field, name, request, limit string) {

@@ -97,16 +97,17 @@ func (f Form) applySchedule(spec *runnerapi.AppSpec) {
 
 // applyResources takes the amounts of the form if its size is Custom, or if one was changed.
 func (f Form) applyResources(spec *runnerapi.AppSpec, was Form) {
+	take := func(r runnerapi.Resources) { spec.Resources.Requests, spec.Resources.Limits = r.Requests, r.Limits }
 	amounts := runnerapi.Resources{
 		Requests: runnerapi.ResourceAmounts{CPU: f.CPU, Memory: f.Memory}, Limits: runnerapi.ResourceAmounts{CPU: f.CPULimit, Memory: f.MemoryLimit},
 	}
-	if had := spec.Resources; f.Size == Custom || f.Size == was.Size && amounts != had {
-		spec.Resources = amounts
+	if f.Size == Custom || f.Size == was.Size && !sameAmounts(amounts, spec.Resources) {
+		take(amounts)
 		return
 	}
 	for _, p := range Presets {
 		if p.Name == f.Size {
-			spec.Resources = p.Resources
+			take(p.Resources)
 		}
 	}
 }

@@ -90,6 +90,14 @@ func TestForm_FillsASpecIn(t *testing.T) {
 	require.Empty(t, wrong)
 	assert.Nil(t, spec.Ingress.Visitors)
 	f = appform.Of(spec)
+	gpu := runnerapi.AppSpec{Image: "a", Resources: runnerapi.Resources{Devices: map[string]int32{"nvidia.com/gpu": 1}}}
+	for _, size := range []string{"", "small", appform.Custom} {
+		sized := appform.Of(gpu)
+		sized.Size = size
+		kept, wrong := sized.Apply(gpu)
+		require.Empty(t, wrong)
+		assert.Equal(t, gpu.Resources.Devices, kept.Resources.Devices, "the form does not show them")
+	}
 	f.AllowRoot, f.Public, f.Hosts, f.Size, f.ProbePath, f.Ports = false, false, "", "", "", ""
 	spec, wrong = f.Apply(spec)
 	require.Empty(t, wrong)

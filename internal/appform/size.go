@@ -27,9 +27,14 @@ func preset(name, text, cpu, memory, most string) Preset {
 
 func sizeOf(r runnerapi.Resources) string {
 	for _, p := range Presets {
-		if p.Resources == r {
+		if sameAmounts(p.Resources, r) {
 			return p.Name
 		}
 	}
 	return Custom
+}
+
+// sameAmounts compares what the form has of resources.
+func sameAmounts(a, b runnerapi.Resources) bool {
+	return a.Requests == b.Requests && a.Limits == b.Limits
 }

@@ -71,7 +71,9 @@ func TestRead_NamesWhatIsMissing(t *testing.T) {
 		"{image: a, volumes: ['there:/d']}":                "services.a.volumes[0]: there is an external volume",
 		"{image: a, user: www}":                            "services.a.user: \"www\" is a name",
 		"{image: a, ports: ['8000-8001:8000-8001'], x: 1}": "services.a.x is not a field of a Compose file",
-		"{image: a, deploy: {resources: {reservations: {devices: [{capabilities: [gpu]}]}}}}": "services.a.deploy.resources: an App has no devices",
+		"{image: a, gpus: all}":                            "services.a.gpus: name a count",
+		"{image: a, deploy: {resources: {reservations: {devices: [{capabilities: [gpu], device_ids: ['0']}]}}}}": "services.a.deploy.resources.reservations.devices: name a count",
+		"{image: a, deploy: {resources: {reservations: {devices: [{capabilities: [tpu], count: 1}]}}}}":          "services.a.deploy.resources.reservations.devices: only NVIDIA's",
 	} {
 		_, err := composefile.Read(t.Context(), filepath.Join(t.TempDir(), "compose.yaml"), []byte("services: {a: "+text+"}\nvolumes: {there: {external: true}}\n"), nil)
 		assert.ErrorContains(t, err, says, text)
@@ -84,6 +86,14 @@ func TestRead_NamesWhatIsMissing(t *testing.T) {
 	_, err = composefile.Read(t.Context(), "compose.yaml", []byte(
 		"services: {web: {image: a, depends_on: {migrate: {condition: service_completed_successfully}}}, migrate: {image: a, restart: 'no'}}"), nil)
 	assert.ErrorContains(t, err, "services.migrate.restart: the service runs once before others")
+}
+
+func TestRead_GPUs(t *testing.T) {
+	apps, err := composefile.Read(t.Context(), "compose.yaml", []byte(
+		"services: {a: {image: a, gpus: [{count: 1}]}, b: {image: b, deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 2, capabilities: [gpu]}]}}}}}"), nil)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]int32{"nvidia.com/gpu": 1}, apps[0].Spec.Resources.Devices)
+	assert.Equal(t, map[string]int32{"nvidia.com/gpu": 2}, apps[1].Spec.Resources.Devices)
 }
 
 // TestRead_Published: what a host keeps to itself does not become public.

@@ -228,16 +228,18 @@ func (c *conversion) resources() {
 	s, r := c.service, &c.out.Spec.Resources
 	r.Limits = runnerapi.ResourceAmounts{CPU: cpu(s.CPUS), Memory: memory(s.MemLimit)}
 	r.Requests.Memory = memory(s.MemReservation)
+	c.gpus("gpus", s.Gpus)
 	if s.Deploy == nil {
 		return
 	}
 	for from, to := range map[*types.Resource]*runnerapi.ResourceAmounts{s.Deploy.Resources.Limits: &r.Limits, s.Deploy.Resources.Reservations: &r.Requests} {
-		switch {
-		case from == nil:
+		if from == nil {
 			continue
-		case len(from.Devices) > 0 || len(from.GenericResources) > 0:
-			c.cannot("deploy.resources", "an App has no devices")
 		}
+		if len(from.GenericResources) > 0 {
+			c.cannot("deploy.resources", "an App has no generic resources; leave them out")
+		}
+		c.gpus("deploy.resources.reservations.devices", from.Devices)
 		if from.NanoCPUs > 0 {
 			to.CPU = cpu(from.NanoCPUs.Value())
 		}

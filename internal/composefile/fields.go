@@ -15,7 +15,7 @@ import (
 var (
 	read = []string{
 		"image", "command", "entrypoint", "environment", "env_file", "ports", "expose", "volumes", "tmpfs", "deploy", "scale", "cpus", "mem_limit",
-		"mem_reservation", "healthcheck", "user", "read_only", "cap_add", "stop_grace_period", "depends_on", "privileged",
+		"mem_reservation", "healthcheck", "user", "read_only", "cap_add", "stop_grace_period", "depends_on", "privileged", "gpus",
 	}
 	harmless = []string{
 		"restart", "container_name", "labels", "label_file", "logging", "networks", "attach", "pull_policy", "hostname", "init", "stdin_open", "tty",

@@ -71,8 +71,8 @@ type Rule struct {
 	// Annotations are patterns of the keys that objects may have, besides harmless ones.
 	Annotations []string `json:"annotations,omitzero"`
 	// Placement are patterns of how pods may choose their nodes and their priority, as
-	// nodeSelector/KEY, toleration/KEY, priorityClass/NAME, node/NAME, runtimeClass/NAME and
-	// scheduler/NAME. Absent, in any way.
+	// nodeSelector/KEY, toleration/KEY, priorityClass/NAME, node/NAME, runtimeClass/NAME,
+	// scheduler/NAME and device/NAME, an extended resource. Absent, in any way.
 	Placement []string `json:"placement,omitzero"`
 	// MaxReplicas is the most pods that an App or an object may ask for.
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`

@@ -132,6 +132,11 @@ func TestPolicy_Placement(t *testing.T) {
 	all := deploy(func(s *runnerapi.AppSpec) { s.Tolerations = []runnerapi.Toleration{{Operator: "Exists"}} })
 	refusal(t, load(t, "rules: [{name: some, placement: [toleration/gpu]}]").Decide(all))
 	require.NoError(t, load(t, "rules: [{name: some, placement: [toleration/*]}]").Decide(all))
+	device := deploy(func(s *runnerapi.AppSpec) { s.Resources.Devices = map[string]int32{"nvidia.com/gpu": 1} })
+	require.NoError(t, load(t, "rules: [{name: any}]").Decide(device))
+	require.NoError(t, load(t, "rules: [{name: some, placement: [device/nvidia.com/*]}]").Decide(device))
+	e := refusal(t, load(t, "rules: [{name: some, placement: [nodeSelector/*, device/amd.com/gpu]}]").Decide(device))
+	assert.Equal(t, "resources.devices.nvidia.com/gpu", e.Field)
 	_, err := policy.Parse([]byte("rules: [{name: a, placement: ['a b']}]"))
 	assert.Equal(t, "rules[0].placement[0]", problemtest.Of(t, err, "no pattern").Field)
 }

@@ -1,24 +1,13 @@
 package failures
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // noNode is the label of no node.
 const noNode = "example.com/nowhere"
-
-// asksFor returns a change that has the pods ask for an extended resource.
-func asksFor(name corev1.ResourceName, amount string) func(*corev1.PodSpec) {
-	return func(p *corev1.PodSpec) {
-		of := corev1.ResourceList{name: resource.MustParse(amount)}
-		p.Containers[0].Resources = corev1.ResourceRequirements{Requests: of, Limits: of}
-	}
-}
 
 func ofScheduling(i Images) []Failure {
 	asks := func(r runnerapi.ResourceAmounts) runnerapi.AppSpec {
@@ -42,9 +31,6 @@ func ofScheduling(i Images) []Failure {
 				}},
 			}}}
 		}),
-		unschedulable("no-device", "an App asks for CPU and memory alone", "no node of the cluster has nvidia.com/gpu", "NVIDIA's driver and container toolkit", asksFor("nvidia.com/gpu", "1")),
-		unschedulable("devices-too-many", "an App asks for CPU and memory alone", "it asks for 9 of "+device+", and the largest node", "ask for less of "+device, asksFor(device, "9")),
-		unschedulable("devices-in-use", "an App asks for CPU and memory alone", "1 of 1 are in use on node", "stop a pod that uses "+device, asksFor(device, "1")),
 		unschedulable("gated", "an App has no scheduling gates", "it has scheduling gates example.com/later", "take them away", func(p *corev1.PodSpec) {
 			p.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/later"}}
 		}),
@@ -53,13 +39,20 @@ func ofScheduling(i Images) []Failure {
 		}),
 	}
 	for n, f := range all {
-		if strings.HasPrefix(f.Name, "devices-") {
-			all[n].Scene, all[n].Spec.Replicas, all[n].Lives = oneDevice, new(int32(2)), true
-		}
 		if f.Name == "gated" || f.Name == "no-scheduler" { // no signal comes
 			all[n].Signal, all[n].Slow = nil, true
 		}
 	}
+	devices := func(name, of string, n int32, message, fix string, scene *Scene) Failure {
+		f := unschedulable(name, "", message, fix, nil)
+		f.Scene, f.Spec.Resources.Devices = scene, map[string]int32{of: n}
+		return f
+	}
+	used := devices("devices-in-use", device, 1, "1 of 1 are in use on node", "stop a pod that uses "+device, oneDevice)
+	used.Spec.Replicas, used.Lives = new(int32(2)), true
+	all = append(all, used,
+		devices("no-device", "nvidia.com/gpu", 1, "no node of the cluster has nvidia.com/gpu", "NVIDIA's driver and container toolkit", nil),
+		devices("devices-too-many", device, 9, "it asks for 9 of "+device+", and the largest node", "ask for less of "+device, oneDevice))
 	large, larger := unschedulable("too-big", "", "the largest node", "resources.requests.cpu (now 900 per pod)", nil),
 		unschedulable("too-much-memory", "", "Insufficient memory", "resources.requests.memory", nil)
 	large.Spec, larger.Spec = asks(runnerapi.ResourceAmounts{CPU: "900"}), asks(runnerapi.ResourceAmounts{Memory: "9000Gi"})

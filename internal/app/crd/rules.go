@@ -60,22 +60,25 @@ func addRules(spec *apiextensions.JSONSchemaProps) {
 		spec.XValidations = append(spec.XValidations, rule(r.CEL, r.Message))
 	}
 	spec.XValidations = append(spec.XValidations, typeRule, claimsRule)
-	less := []apiextensions.ValidationRule{lessRule("cpu"), lessRule("memory")}
+	amounts := []apiextensions.ValidationRule{lessRule("cpu"), lessRule("memory"), rule(runnerapi.DevicesCEL, runnerapi.DevicesMessage)}
 	forItems(spec, "env", envRule)
 	forItems(spec, "envFrom", envFromRule)
 	for _, probe := range []string{"startup", "readiness", "liveness"} {
 		at(spec.Properties["probes"], probe, probeRule)
 	}
 	at(*spec, "ports", portRules...)
-	at(*spec, "resources", less...)
+	at(*spec, "resources", amounts...)
+	counts(*spec)
 	init := spec.Properties["initContainers"].Items.Schema
 	forItems(init, "env", envRule)
-	at(*init, "resources", less...)
+	at(*init, "resources", amounts...)
+	counts(*init)
 	keyed(init, "env", "name")
 	jobs := spec.Properties["jobs"].Items.Schema
 	forItems(jobs, "env", envRule)
 	forItems(jobs, "envFrom", envFromRule)
-	at(*jobs, "resources", less...)
+	at(*jobs, "resources", amounts...)
+	counts(*jobs)
 	keyed(jobs, "env", "name")
 	for list, key := range map[string]string{"env": "name", "jobs": "name", "volumes": "name", "initContainers": "name", "files": "path"} {
 		keyed(spec, list, key)
@@ -104,6 +107,12 @@ func keyed(parent *apiextensions.JSONSchemaProps, name, key string) {
 // bound applies to the items of a list, or the values of a map, what tags express only for fields.
 func bound(s *apiextensions.JSONSchemaProps, maxLength int64, pattern string) {
 	s.MaxLength, s.Pattern = &maxLength, pattern
+}
+
+// counts bounds the numbers of devices among a container's resources.
+func counts(parent apiextensions.JSONSchemaProps) {
+	count := parent.Properties["resources"].Properties["devices"].AdditionalProperties.Schema
+	count.Minimum, count.Maximum = new(1.0), new(float64(runnerapi.MaxDevices))
 }
 
 func at(parent apiextensions.JSONSchemaProps, name string, rules ...apiextensions.ValidationRule) {

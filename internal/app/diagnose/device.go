@@ -32,12 +32,6 @@ func pluginFix(name string) string {
 	return "install the device plugin of " + domain + ", with the device's driver on each node that has such a device"
 }
 
-// extended reports whether a resource is none of Kubernetes' own: a device plugin makes nodes report
-// it, or somebody patched it into their status.
-func extended(name string) bool {
-	return strings.Contains(name, "/") && !strings.Contains(name, corev1.ResourceDefaultNamespacePrefix)
-}
-
 // device is why no node has an extended resource for a pod.
 type device struct {
 	pod   *corev1.Pod
@@ -66,8 +60,8 @@ func (d device) shortage(message string) (why, fix string) {
 	return d.held(within)
 }
 
-// nowhere says that no node has it: a plugin found no device or stopped, the name is wrong, or there
-// is no plugin.
+// nowhere says why no node has it: its plugin found no device or stopped, the name is wrong, or
+// there is no plugin.
 func (d device) nowhere() (why, fix string) {
 	if broken := d.where(func(n *corev1.Node) bool { _, reported := n.Status.Capacity[d.name]; return reported }); len(broken) > 0 {
 		n := broken[0]

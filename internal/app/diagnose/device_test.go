@@ -107,7 +107,7 @@ func TestDevice_SaysOnlyWhatIsKnown(t *testing.T) {
 // TestDevice_NativeResources has names that Kubernetes makes itself.
 func TestDevice_NativeResources(t *testing.T) {
 	for _, name := range []string{"cpu", "hugepages-2Mi", "ephemeral-storage", "kubernetes.io/batch-cpu"} {
-		assert.False(t, extended(name), name)
+		assert.False(t, runnerapi.ExtendedResource(name), name)
 	}
 	d := Find(Evidence{Pods: []*corev1.Pod{wanting("hugepages-2Mi", "2Mi", 1)}, Tainted: []*corev1.Node{deviceNode("plain", nil)}, Now: now}).Diagnosis
 	assert.NotContains(t, d.Fix, "device plugin")

@@ -160,7 +160,7 @@ func shortages(pod *corev1.Pod, message string, nodes []*corev1.Node) (why strin
 	for _, m := range insufficient.FindAllStringSubmatch(message, -1) {
 		name := corev1.ResourceName(m[1])
 		have, fix := tooLarge(pod, name, nodes), resourceFix(pod, name)
-		if extended(m[1]) {
+		if runnerapi.ExtendedResource(m[1]) {
 			if said, by := (device{pod, name, nodes}).shortage(message); by != "" {
 				have, fix = said, by
 			}

@@ -65,6 +65,10 @@ func resources(r runnerapi.Resources) corev1.ResourceRequirements {
 	}
 	set(corev1.ResourceCPU, r.Requests.CPU, r.Limits.CPU, defaultCPURequest)
 	set(corev1.ResourceMemory, r.Requests.Memory, r.Limits.Memory, defaultMemoryRequest)
+	for name, n := range r.Devices { // Kubernetes wants the request to be the limit
+		of := *resource.NewQuantity(int64(n), resource.DecimalSI)
+		out.Requests[corev1.ResourceName(name)], out.Limits[corev1.ResourceName(name)] = of, of
+	}
 	return out
 }
 

@@ -78,8 +78,15 @@ var ownOfContainer = []own{
 	{"resources.limits.memory", "resources"},
 }
 
-// ownItems are lists of which a patch may extend what the App's spec has.
-var ownItems = []own{{"env", "env"}, {"envFrom", "envFrom"}, {"ports", "ports"}, {"volumeMounts", "volumes and files"}}
+// ownItems are lists and maps of which a patch may extend what the App's spec has.
+var ownItems = []own{
+	{"env", "env"},
+	{"envFrom", "envFrom"},
+	{"ports", "ports"},
+	{"volumeMounts", "volumes and files"},
+	{"resources.requests", "resources"},
+	{"resources.limits", "resources"},
+}
 
 func below(path string, all []own) (out []own) {
 	for _, o := range all {
@@ -215,7 +222,7 @@ func (c *comparison) container(list string, initial bool, was, is map[string]any
 		}
 	}
 	for _, o := range ownItems {
-		if !covers(is[o.path], was[o.path]) {
+		if !covers(at(is, o.path), at(was, o.path)) {
 			c.refuse(list+"."+o.path, fieldOf(o))
 		}
 	}

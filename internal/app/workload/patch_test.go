@@ -36,6 +36,7 @@ var served = runnerapi.AppSpec{
 	Volumes:        []runnerapi.Volume{{Name: "data", MountPath: "/data", EmptyDir: &runnerapi.EmptyDir{}}},
 	InitContainers: []runnerapi.InitContainer{{Name: "migrate"}},
 	Tolerations:    []runnerapi.Toleration{{Key: "gpu"}},
+	Resources:      runnerapi.Resources{Devices: map[string]int32{"example.com/fpga": 1}},
 	Autoscaling:    &runnerapi.Autoscaling{Min: 1, Max: 3},
 }
 
@@ -143,6 +144,7 @@ func TestPatch_Refused(t *testing.T) {
 		inPod("containers: [{$patch: replace}, {name: a, image: b}]"):                     {"patch.spec.template.spec.containers", "field image"},
 		inPod("containers: [{name: web, env: [{name: A, value: '2'}]}]"):                  {"patch.spec.template.spec.containers[0].env", "field env"},
 		inPod("containers: [{name: web, resources: {requests: {cpu: 2}}}]"):               {"patch.spec.template.spec.containers[0].resources.requests.cpu", "field resources"},
+		inPod("containers: [{name: web, resources: {limits: {example.com/fpga: 2}}}]"):    {"patch.spec.template.spec.containers[0].resources.limits", "field resources"},
 		inPod("initContainers: [{name: migrate, image: b}]"):                              {"patch.spec.template.spec.initContainers[0].image", "field initContainers"},
 		inPod("volumes: [{name: data, $patch: delete}]"):                                  {"patch.spec.template.spec.volumes", "field volumes"},
 		inPod("serviceAccountName: admin"):                                                {"patch.spec.template.spec.serviceAccountName", "field serviceAccount.name"},

@@ -40,6 +40,15 @@ func TestPod_Placement(t *testing.T) {
 	}, p.Tolerations)
 }
 
+func TestPod_Devices(t *testing.T) {
+	r := resources(runnerapi.Resources{Limits: runnerapi.ResourceAmounts{Memory: "1Gi"}, Devices: map[string]int32{"nvidia.com/gpu": 2}})
+	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+		assert.Equal(t, "2", new(list["nvidia.com/gpu"]).String(), "Kubernetes refuses a request that is not the limit")
+	}
+	assert.Len(t, r.Requests, 3)
+	assert.Len(t, r.Limits, 2)
+}
+
 func TestSizing_AppliedInTemplate(t *testing.T) {
 	a := &v1alpha1.App{Spec: runnerapi.AppSpec{Image: "a", RightSizing: &runnerapi.RightSizing{Mode: runnerapi.SizingApply}}}
 	a.Name = "web"

@@ -260,6 +260,12 @@ runtimeClassName: gpu, schedulerName: theirs`
 		in := object(t, "{"+kind+", spec: {template: {spec: {"+spec+"}}}}")
 		assert.ElementsMatch(t, want, names(in.Placement), kind)
 	}
+	gpu := "{image: web, resources: {limits: {cpu: 1, nvidia.com/gpu: 1}, devices: {nvidia.com/gpu: 1}}}"
+	in = object(t, "{apiVersion: v1, kind: Pod, spec: {containers: ["+gpu+"], initContainers: [{resources: {requests: {amd.com/gpu: 1}}}]}}")
+	assert.ElementsMatch(t, []string{"device/nvidia.com/gpu", "device/amd.com/gpu"}, names(in.Placement))
+	in = object(t, "{apiVersion: pipeops.io/v1alpha1, kind: App, spec: {image: web, resources: {devices: {a.b/c: 1}}, initContainers: [{name: i, resources: {devices: {d.e/f: 2}}}]}}")
+	assert.Equal(t, []string{"device/a.b/c", "device/d.e/f"}, names(in.Placement))
+	assert.Equal(t, "spec.initContainers[0].resources.devices.d.e/f", in.Placement[1].Field)
 	assert.Empty(t, object(t, "{apiVersion: v1, kind: ConfigMap, data: {nodeSelector: a}}").Placement)
 	assert.Empty(t, object(t, "{apiVersion: v1, kind: Pod, spec: {schedulerName: default-scheduler}}").Placement)
 }

@@ -20,7 +20,8 @@ const (
 	nodeName      = "node/"
 	runtimeClass  = "runtimeClass/" // which can bring a nodeSelector and tolerations
 	scheduler     = "scheduler/"
-	anyTaint      = "*" // of a toleration without a key
+	device        = "device/" // an extended resource, which only some nodes have
+	anyTaint      = "*"       // of a toleration without a key
 )
 
 // everyNode are labels that each node has, so that spreading over them chooses none.
@@ -37,12 +38,26 @@ func placementOf(s runnerapi.AppSpec) (all []runnerapi.NameIntent) {
 	if s.PriorityClass != "" {
 		all = append(all, runnerapi.NameIntent{Field: "priorityClassName", Name: priorityClass + s.PriorityClass})
 	}
+	all = append(all, devices("resources", s.Resources)...)
+	for n, c := range s.InitContainers {
+		all = append(all, devices(fmt.Sprintf("initContainers[%d].resources", n), c.Resources)...)
+	}
+	for n, j := range s.Jobs {
+		all = append(all, devices(fmt.Sprintf("jobs[%d].resources", n), j.Resources)...)
+	}
 	if s.Spread != nil && s.Spread.When != "Never" {
 		for n, key := range s.Spread.Over {
 			if !slices.Contains(everyNode, key) {
 				all = append(all, runnerapi.NameIntent{Field: fmt.Sprintf("spread.over[%d]", n), Name: nodeLabel + key})
 			}
 		}
+	}
+	return all
+}
+
+func devices(field string, r runnerapi.Resources) (all []runnerapi.NameIntent) {
+	for _, name := range slices.Sorted(maps.Keys(r.Devices)) {
+		all = append(all, runnerapi.NameIntent{Field: field + ".devices." + name, Name: device + name})
 	}
 	return all
 }
@@ -75,6 +90,13 @@ func (w *walk) placement(field, key string, v any) {
 		labels, _ := v.(map[string]any)
 		for _, label := range slices.Sorted(maps.Keys(labels)) {
 			w.place(field+"."+label, nodeLabel, label)
+		}
+	case "requests", "limits": // of a container
+		amounts, _ := v.(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(amounts)) {
+			if runnerapi.ExtendedResource(name) {
+				w.place(field+"."+name, device, name)
+			}
 		}
 	case "tolerations":
 		for at, item := range items(field, v) {

@@ -25,6 +25,7 @@ type SpecFlags struct {
 	envSecret  []string
 	cpu        string
 	memory     string
+	devices    map[string]int
 	metrics    string
 	probePath  string
 	probePort  int32
@@ -76,6 +77,8 @@ func (f *SpecFlags) AddContainer(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.envSecret, "env-secret", nil, "environment variable from a secret, as NAME=SECRET/KEY; may be repeated")
 	fl.StringVar(&f.cpu, "cpu", "", "CPU of each pod, as REQUEST[:LIMIT], e.g. 250m:1")
 	fl.StringVar(&f.memory, "memory", "", "memory of each pod, as REQUEST[:LIMIT], e.g. 128Mi:256Mi")
+	fl.StringToIntVar(&f.devices, "device", nil, "extended resource of each pod, as `NAME=COUNT`, e.g. nvidia.com/gpu=1; may be repeated")
+	fl.Lookup("device").DefValue = "" // help would show it
 	fl.StringArrayVar(&f.pullSecret, "pull-secret", nil, "pull secret for the image; may be repeated")
 }
 
@@ -174,6 +177,12 @@ func (f *SpecFlags) applyResources(spec *runnerapi.AppSpec) error {
 	}
 	amount(f.cpu, &spec.Resources.Requests.CPU, &spec.Resources.Limits.CPU)
 	amount(f.memory, &spec.Resources.Requests.Memory, &spec.Resources.Limits.Memory)
+	for name, n := range f.devices {
+		if spec.Resources.Devices == nil {
+			spec.Resources.Devices = map[string]int32{}
+		}
+		spec.Resources.Devices[name] = int32(min(max(n, 0), runnerapi.MaxDevices+1)) // what is out of bounds stays so
+	}
 	return nil
 }
 

@@ -10,6 +10,20 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
+func TestSpecFlags_Devices(t *testing.T) {
+	var f SpecFlags
+	cmd := &cobra.Command{}
+	f.add(cmd)
+	require.NoError(t, cmd.ParseFlags([]string{"--device", "nvidia.com/gpu=2", "--device", "example.com/fpga=9999999999"}))
+	spec := runnerapi.AppSpec{Image: "a", Resources: runnerapi.Resources{Devices: map[string]int32{"nvidia.com/gpu": 1, "amd.com/gpu": 1}}}
+	require.NoError(t, f.Apply(&spec))
+	assert.Equal(t, int32(2), spec.Resources.Devices["nvidia.com/gpu"])
+	assert.Equal(t, int32(1), spec.Resources.Devices["amd.com/gpu"], "what a file says stays")
+	wrong := spec.Validate()
+	require.Len(t, wrong, 1)
+	assert.Equal(t, "resources.devices.example.com/fpga", wrong[0].Field)
+}
+
 func TestSpecFlags_RunAsRoot(t *testing.T) {
 	var f SpecFlags
 	cmd := &cobra.Command{}
