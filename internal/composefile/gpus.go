@@ -11,7 +11,8 @@ import (
 // nvidia is what Compose's driver of GPUs is in a cluster. It is the driver where none is named.
 const nvidia = "nvidia.com/gpu"
 
-// gpus takes over GPUs of NVIDIA, by their number: a pod cannot choose among a node's, nor take all.
+// gpus takes over GPUs of NVIDIA, by their number: a pod cannot choose among a node's, nor take
+// all.
 func (c *conversion) gpus(field string, requests []types.DeviceRequest) {
 	for _, r := range requests {
 		switch {
