@@ -143,7 +143,7 @@ settings_check() {
     server)
       [[ -n $AGENT_TOKEN || $with_control_plane == yes ]] || agent_token_kept || wrong+=("AGENT_TOKEN is not set (make one: pipeops-controlplane token create)")
       [[ -z $AGENT_TOKEN || $(trimmed "$AGENT_TOKEN") =~ $TOKEN_FORM ]] ||
-        wrong+=("AGENT_TOKEN is not a token: it was cut off or changed (copy it again, or make one: pipeops-controlplane token create)")
+        wrong+=("AGENT_TOKEN is not a token with a secret: it was cut off or changed, or is for a cluster that is there already (copy it again, or make one: pipeops-controlplane token create)")
       [[ -n $CLUSTER_NAME ]] || wrong+=("CLUSTER_NAME is not set (the name that the control plane lists, e.g. prod-1)")
       [[ -n $PIPEOPS_CONTROL_PLANE_URL ]] || wrong+=("PIPEOPS_CONTROL_PLANE_URL is not set, and no token carries it (https://HOST[:PORT])")
       ;;
