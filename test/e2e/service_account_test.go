@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
@@ -42,19 +42,20 @@ kubectl -n pipeops rollout status deployment/pipeops-agent --timeout 3m`).Combin
 		assert.NoError(t, err, "%s", out)
 	})
 	s.run(t, `kubectl -n pipeops create secret generic pipeops-agent --from-file AGENT_TOKEN=agent-token --dry-run=client -o yaml | kubectl apply -f -
+kubectl -n pipeops scale deployment/pipeops-agent --replicas 0
+kubectl -n pipeops wait pod -l app.kubernetes.io/name=pipeops-agent --for=delete --timeout 3m
+kubectl -n pipeops delete secret pipeops-agent-identity # which a running agent would write again when it renews
 kubectl -n pipeops patch deployment pipeops-agent --patch-file service-account-token.yaml
-kubectl -n pipeops rollout status deployment/pipeops-agent --timeout 3m
-kubectl -n pipeops delete secret pipeops-agent-identity`)
-	require.NoError(t, sys.KillAgent(t.Context()))
-	require.NoError(t, harness.Eventually(t.Context(), "the agent has used the token", func(context.Context) error {
-		list := s.run(t, "pipeops-controlplane token list")
-		for line := range strings.Lines(list) {
+kubectl -n pipeops scale deployment/pipeops-agent --replicas 1
+kubectl -n pipeops rollout status deployment/pipeops-agent --timeout 3m`)
+	await.Until(t, "the agent has used the token", func() bool {
+		for line := range strings.Lines(s.run(t, "pipeops-controlplane token list")) {
 			if strings.HasPrefix(line, id) && strings.Contains(line, "("+before+")") {
-				return nil
+				return true
 			}
 		}
-		return fmt.Errorf("tokens:\n%s", list)
-	}))
+		return false
+	})
 	require.NoError(t, sys.AwaitAgent(t.Context()))
 	assert.Equal(t, before, agentID())
 	kept := s.run(t, `kubectl -n pipeops get secret pipeops-agent -o 'jsonpath={.data.AGENT_TOKEN}' | base64 -d`)
