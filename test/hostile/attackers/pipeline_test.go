@@ -128,7 +128,7 @@ func TestPipeline_Hostile(t *testing.T) {
 	git, c := startGit(t), newCaller(t, honest)
 	gitLogin(t, git, "pipeline-login")
 	repository := git.Create(t, "team/pipeline")
-	good := repository.Commit(map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good-source}\ndata: {a: b}\n"})
+	good := repository.Commit(map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good-pipeline}\ndata: {a: b}\n"})
 	const path = "/v1/namespaces/production/sources/pipeline"
 	put := c.call(t.Context(), http.MethodPut, path, map[string]any{"url": git.url + "/pipeline", "type": "manifests", "credentials": "pipeline-login", "interval": "24h"}, nil)
 	require.Less(t, put.status, 300, "%v", put)

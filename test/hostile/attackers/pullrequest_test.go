@@ -39,6 +39,9 @@ func pulls() []repo {
 	}
 }
 
+// previewPrefix begins the names of the namespaces of its previews.
+const previewPrefix = "production-pulls-"
+
 var pullsSource = runnerapi.Key{Namespace: production, Name: "pulls"}
 
 // TestSource_HostilePullRequest has people who may open requests, and not deploy, try what a
@@ -54,8 +57,11 @@ func TestSource_HostilePullRequest(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "forge"}, Data: forge.Secret(t, git.url)}
 	require.NoError(t, sys.Kube.Create(t.Context(), secret))
 	t.Cleanup(func() {
-		gone := c.call(context.Background(), http.MethodDelete, path, nil, nil)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		defer cancel()
+		gone := c.call(ctx, http.MethodDelete, path, nil, nil)
 		assert.Less(t, gone.status, 300, "%v", gone)
+		assert.NoError(t, harness.Eventually(ctx, "its previews are gone, which the next scene would miss", noPreviews))
 		for _, name := range []string{"forge", "pulls-login"} {
 			assert.NoError(t, sys.Kube.Clientset.CoreV1().Secrets(production).Delete(context.Background(), name, metav1.DeleteOptions{}))
 		}
@@ -105,10 +111,23 @@ func TestSource_HostilePullRequest(t *testing.T) {
 	first := runnerapi.PreviewNamespace(pullsSource, 1)
 	await.Until(t, "only the first preview is left", func() bool {
 		return !slices.ContainsFunc(slices.Collect(maps.Keys(managedNamespaces(t))), func(name string) bool {
-			return strings.HasPrefix(name, "production-pulls-") && name != first
+			return strings.HasPrefix(name, previewPrefix) && name != first
 		})
 	})
 	s.close()
+}
+
+func noPreviews(ctx context.Context) error {
+	all, err := sys.Kube.Clientset.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range all.Items {
+		if name := all.Items[i].Name; strings.HasPrefix(name, previewPrefix) {
+			return fmt.Errorf("namespace %s is there", name)
+		}
+	}
+	return nil
 }
 
 // seen waits until the agent has decided on a request.
