@@ -107,7 +107,7 @@ func TestVerify_Gitsign(t *testing.T) {
 		"keys alone are listed":   {commitWith(payload, good), []signature.Key{key}, signature.NotListed, "is signed keyless, and no listed signer is"},
 		"text after the armour":   {commitWith(payload, good+"x\n"), nil, signature.Unsupported, "cannot be read"},
 		"no signature in the CMS": {commitWith(payload, "-----BEGIN SIGNED MESSAGE-----\nMAA=\n-----END SIGNED MESSAGE-----\n"), nil, signature.Unsupported, "cannot be read"},
-		"the root is not known":   {commitWith(payload, good), []signature.Key{ofPublic(t)}, signature.Unavailable, "there is no root of trust"},
+		"the root is not known":   {commitWith(payload, good), []signature.Key{ofPublic(t)}, signature.Unavailable, "no root of trust"},
 	} {
 		keys := c.keys
 		if keys == nil {

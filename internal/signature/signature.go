@@ -63,7 +63,7 @@ type Signers struct {
 
 func (s Signers) public() (*verify.Verifier, error) {
 	if s.Sigstore == nil {
-		return nil, errors.New("there is no root of trust of Sigstore")
+		return nil, errors.New("this verifier knows no root of trust of Sigstore")
 	}
 	return s.Sigstore()
 }

@@ -2,6 +2,7 @@ package sigstore
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -17,8 +18,10 @@ import (
 const (
 	rootFor   = 24 * time.Hour
 	rootUntil = 7 * rootFor
-	// patience bounds a fetch.
-	patience = 15 * time.Second
+	// patience bounds a fetch, and failedFor is until when another one is not tried: one commit or
+	// image may have many signers, which each need the root.
+	patience  = 15 * time.Second
+	failedFor = time.Minute
 )
 
 // Mirror is where a root of trust is published by TUF.
@@ -33,9 +36,11 @@ type Public struct {
 	transport http.RoundTripper
 	now       func() time.Time
 
-	turn     chan struct{} // who has it fetches, and has the fields below
+	turn     chan struct{} // its holder fetches, and may use the fields below
 	verifier *verify.Verifier
 	at       time.Time
+	failure  error // of the newest fetch
+	failedAt time.Time
 }
 
 // NewPublic returns the root of trust, which it fetches when it is needed. The zero Mirror is the
@@ -83,14 +88,26 @@ func (p *Public) Verifier(ctx context.Context) (*verify.Verifier, error) {
 	if p.verifier != nil && age < rootFor {
 		return p.verifier, nil
 	}
-	v, err := p.fetch(ctx)
-	switch {
-	case err == nil:
-		p.verifier, p.at = v, p.now()
-	case p.verifier == nil || age > rootUntil:
+	err := p.refresh(ctx)
+	if err != nil && (p.verifier == nil || age > rootUntil) {
 		return nil, &RootError{p.mirror.URL, err}
 	}
 	return p.verifier, nil
+}
+
+// refresh fetches the root, unless that failed a moment ago.
+func (p *Public) refresh(ctx context.Context) error {
+	if p.failure != nil && p.now().Sub(p.failedAt) < failedFor {
+		return p.failure
+	}
+	v, err := p.fetch(ctx)
+	if err == nil {
+		p.verifier, p.at = v, p.now()
+	}
+	if err == nil || !errors.Is(ctx.Err(), context.Canceled) { // the caller's leaving is no failure
+		p.failure, p.failedAt = err, p.now()
+	}
+	return err
 }
 
 func (p *Public) fetch(ctx context.Context) (*verify.Verifier, error) {

@@ -69,7 +69,7 @@ func (g Gatherer) warning(ctx context.Context, name string, meant func(corev1.Ob
 	if err := g.Live.List(ctx, &list, client.InNamespace(g.Namespace), client.Limit(maxEvents), warnings); err != nil {
 		return maker, fmt.Errorf("read the events about %s: %w", name, err)
 	}
-	g.listened(of, list.ResourceVersion, anyReason) // that it was made is no warning
+	g.listened(of, list.ResourceVersion, anyReason) // its creation comes without a warning
 	var newest time.Time
 	for i := range list.Items {
 		e := &list.Items[i]

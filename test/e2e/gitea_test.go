@@ -21,8 +21,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
-// TestGitea has the real Gitea tell of pushes and pull requests, and shows there what became of
-// them. The source is looked at once a day otherwise.
+// TestGitea follows a repository of the real Gitea, which sends events of pushes and pull requests,
+// and shows the states of their commits. Without events, the agent looks once a day.
 func TestGitea(t *testing.T) {
 	suite.Release(t, "pushes, states of commits and previews with a real Gitea")
 	removeApp(t, "web")

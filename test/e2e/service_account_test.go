@@ -59,5 +59,5 @@ kubectl -n pipeops rollout status deployment/pipeops-agent --timeout 3m`)
 	require.NoError(t, sys.AwaitAgent(t.Context()))
 	assert.Equal(t, before, agentID())
 	kept := s.run(t, `kubectl -n pipeops get secret pipeops-agent -o 'jsonpath={.data.AGENT_TOKEN}' | base64 -d`)
-	assert.Equal(t, token, kept, "it is no secret, and stays")
+	assert.Equal(t, token, kept, "a token without a secret stays")
 }

@@ -205,7 +205,7 @@ func jobs(i *issuer, used string) []attempt {
 		refused("dots", "crash the reader of tokens", "ci", "..", "not valid"),
 		refused("a revoked Runner", "come back", "gone", i.token(i.key, nil), "revoked"),
 		refused("a Runner with credentials", "become another Runner", honest, i.token(i.key, nil), ""),
-		refused("a Runner that is not there", "find names of Runners", "nobody", i.token(i.key, nil), ""),
+		refused("a Runner that is not there", "find out which Runners there are", "nobody", i.token(i.key, nil), ""),
 	}
 }
 
@@ -238,7 +238,7 @@ func pushes(t *testing.T, hook announce.SourceWebhook) []attempt {
 	}
 }
 
-// images are attempts to run what nobody has signed.
+// images are attempts to run unsigned images.
 func images(c *caller) []attempt {
 	digest := "@sha256:" + strings.Repeat("a", 64)
 	deploy := func(name, tries, path, body, want, reason string) attempt {
