@@ -146,7 +146,7 @@ func newGateway(c *Config, p *public, names *discovery.Names, dial func(context.
 func newCertificates(c *Config, storage *webcerts.Storage, table *gateway.Table, https, http net.Listener) *webcerts.Certificates {
 	cfg := c.Gateway
 	made := webcerts.Config{
-		Storage: storage, Directory: cfg.CA, Email: cfg.Email, Roots: cfg.CARoots,
+		Storage: storage, Directory: cfg.CA, Email: cfg.Email, Roots: cfg.CARoots, EAB: cfg.EAB,
 		CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, Wildcard: cfg.wildcard(), Log: c.Log.With().Str("part", "gateway").Logger(),
 		Served: func(name string) string {
 			if host, _ := table.Lookup(name); host != nil { // also one whose visitors get 503

@@ -48,9 +48,12 @@ type GatewayConfig struct {
 	CARoots *x509.CertPool
 	// CertFile and KeyFile are a certificate of the operator's, such as a wildcard for Domain.
 	CertFile, KeyFile string
-	// DNSServer is the primary DNS server of Domain, host:port, which takes updates (RFC 2136)
-	// signed with the key in DNSKeyFile. With it, one certificate of the ACME CA covers *.Domain.
-	DNSServer, DNSKeyFile string
+	// EAB binds the ACME account to one that the CA knows already; nil for none.
+	EAB *webcerts.EAB
+	// DNSProvider is where the zone of Domain is: a name of webcerts.Providers, or empty. With it,
+	// one certificate of the ACME CA covers *.Domain. DNSKeyFile has what the provider accepts
+	// updates by. DNSServer, host:port, is for webcerts.RFC2136, the default where it is given.
+	DNSProvider, DNSServer, DNSKeyFile string
 	// Resolvers are the DNS servers that are asked for proofs of hosts, host:port; none means the
 	// machine's.
 	Resolvers []string
@@ -80,6 +83,9 @@ const consoleLabel = "console."
 func (g *GatewayConfig) setDefaults() {
 	if g.Domain == "" {
 		return
+	}
+	if g.DNSServer != "" {
+		g.DNSProvider = cmp.Or(g.DNSProvider, webcerts.RFC2136)
 	}
 	g.HTTPSListen = cmp.Or(g.HTTPSListen, DefaultGatewayHTTPS)
 	g.CA = cmp.Or(g.CA, DefaultGatewayCA)
@@ -111,6 +117,9 @@ func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 	if (g.CertFile == "") != (g.KeyFile == "") {
 		bad("--gateway-certificate-file and --gateway-key-file: give both or neither")
 	}
+	if g.EAB != nil && g.CA == GatewayInternal {
+		bad("--gateway-eab-key-id: is for an ACME CA; leave it out with --gateway-ca %s", GatewayInternal)
+	}
 	g.validateDNS(bad)
 	for _, r := range g.Resolvers {
 		if err := metrics.CheckAddress(r); err != nil {
@@ -140,28 +149,42 @@ func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 
 func (g *GatewayConfig) validateDNS(bad func(format string, args ...any)) {
 	switch {
-	case (g.DNSServer == "") != (g.DNSKeyFile == ""):
-		bad("--gateway-dns-server and --gateway-dns-key-file: give both or neither")
+	case g.DNSProvider == "" && g.DNSKeyFile != "":
+		bad("--gateway-dns-key-file: give --gateway-dns-server or --gateway-dns-provider too")
 		return
-	case g.DNSServer == "":
+	case g.DNSProvider == "":
+		return
+	case !slices.Contains(webcerts.Providers(), g.DNSProvider):
+		bad("--gateway-dns-provider: %q is none of %s", g.DNSProvider, strings.Join(webcerts.Providers(), ", "))
 		return
 	case g.CA == GatewayInternal:
-		bad("--gateway-dns-server: is for an ACME CA; leave it out with --gateway-ca %s", GatewayInternal)
+		bad("--gateway-dns-provider: is for an ACME CA; leave it out with --gateway-ca %s", GatewayInternal)
+	case g.DNSKeyFile == "" && g.DNSProvider != webcerts.Route53:
+		bad("--gateway-dns-key-file: is missing; name the file with the key for %s", g.DNSProvider)
+		return
 	}
-	if _, _, err := net.SplitHostPort(g.DNSServer); err != nil {
-		bad("--gateway-dns-server: %q is not host:port; for example ns1.example.com:53", g.DNSServer)
-	}
+	g.validateDNSServer(bad)
 	if err := g.wildcard().Check(); err != nil {
 		bad("--gateway-dns-key-file: %w", err)
 	}
 }
 
+func (g *GatewayConfig) validateDNSServer(bad func(format string, args ...any)) {
+	_, _, err := net.SplitHostPort(g.DNSServer)
+	switch {
+	case g.DNSProvider != webcerts.RFC2136 && g.DNSServer != "":
+		bad("--gateway-dns-server: is for the provider %s; leave it out with %s", webcerts.RFC2136, g.DNSProvider)
+	case g.DNSProvider == webcerts.RFC2136 && err != nil:
+		bad("--gateway-dns-server: %q is not host:port; for example ns1.example.com:53", g.DNSServer)
+	}
+}
+
 // wildcard returns how the certificate of *.Domain is obtained; the zero value if it is not.
 func (g *GatewayConfig) wildcard() webcerts.Updates {
-	if g.DNSServer == "" {
+	if g.DNSProvider == "" {
 		return webcerts.Updates{}
 	}
-	return webcerts.Updates{Domain: g.Domain, Server: g.DNSServer, KeyFile: g.DNSKeyFile}
+	return webcerts.Updates{Domain: g.Domain, Provider: g.DNSProvider, Server: g.DNSServer, KeyFile: g.DNSKeyFile, Resolvers: g.Resolvers}
 }
 
 // port returns the port of an address; 0 for none.

@@ -34,6 +34,9 @@ type Options struct {
 	DNS string
 	// HTTPPort and HTTPSPort are those to which pebble connects.
 	HTTPPort, HTTPSPort int
+	// EABKeyID and EABKey, an HMAC key in base64url, are what accounts have to be bound by; empty
+	// for none.
+	EABKeyID, EABKey string
 }
 
 // Start runs pebble until the test ends. It neither waits before it validates, nor refuses nonces
@@ -46,7 +49,10 @@ func Start(t *testing.T, o Options) CA {
 	db := pebbledb.NewMemoryStore()
 	authority := pebbleca.New(quiet, db, "", "ecdsa", 0, 1, map[string]pebbleca.Profile{"default": {Description: "default"}})
 	validator := pebbleva.New(quiet, o.HTTPPort, o.HTTPSPort, true, o.DNS, db)
-	front := pebblewfe.New(quiet, db, validator, authority, nil, true, false, 0, 0)
+	if o.EABKeyID != "" {
+		require.NoError(t, db.AddExternalAccountKeyByID(o.EABKeyID, o.EABKey))
+	}
+	front := pebblewfe.New(quiet, db, validator, authority, nil, true, o.EABKeyID != "", 0, 0)
 	srv := httptest.NewUnstartedServer(front.Handler())
 	srv.Config.ErrorLog = quiet
 	if o.Host != "" {

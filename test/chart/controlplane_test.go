@@ -84,6 +84,12 @@ func TestControlPlaneChart_Gateway(t *testing.T) {
 	settings = field[map[string]any](t, updated["ConfigMap pipeops-controlplane"], "data")
 	assert.Equal(t, "/etc/pipeops/gateway-dns/tsig.key", settings["PIPEOPS_GATEWAY_DNS_KEY_FILE"])
 
+	updated = render(t, controlChart, "gateway.yaml", "--set", "gateway.dnsUpdates.provider=route53,gateway.eab.keyId=k1,gateway.eab.existingSecret=eab")
+	settings = field[map[string]any](t, updated["ConfigMap pipeops-controlplane"], "data")
+	assert.Equal(t, "route53", settings["PIPEOPS_GATEWAY_DNS_PROVIDER"])
+	assert.NotContains(t, settings, "PIPEOPS_GATEWAY_DNS_KEY_FILE", "AWS gives the pods credentials")
+	assert.Equal(t, "/etc/pipeops/gateway-eab/hmac.key", settings["PIPEOPS_GATEWAY_EAB_KEY_FILE"])
+
 	own := render(t, controlChart, "gateway.yaml", "--set", "gateway.ca=internal,gateway.certificateSecret=,gateway.service.type=ClusterIP")
 	settings = field[map[string]any](t, own["ConfigMap pipeops-controlplane"], "data")
 	assert.Equal(t, "internal", settings["PIPEOPS_GATEWAY_CA"])
@@ -168,6 +174,9 @@ func TestControlPlaneChart_RefusesWrongValues(t *testing.T) {
 		{"gateway.resolvers[0]=192.0.2.1", "/gateway/resolvers/0"},
 		{"gateway.proxyProtocol[0]=lb.example.com", "/gateway/proxyProtocol/0"},
 		{"gateway.dnsUpdates.server=ns1.example.com", "/gateway/dnsUpdates/server"},
+		{"gateway.dnsUpdates.provider=cloudflare", "gateway.dnsUpdates.existingSecret"},
+		{"gateway.dnsUpdates.provider=other", "/gateway/dnsUpdates/provider"},
+		{"gateway.eab.keyId=k1", "gateway.eab.existingSecret"},
 		{"gateway.domain=apps.example.com,gateway.apart.enabled=true", "gateway.apart.enabled: needs database.existingSecret and sharedCA.existingSecret"},
 		{"gateway.apart.enabled=true", "gateway.apart.enabled: needs gateway.domain"},
 		{"gateway.apart.enabled=true,gateway.domain=apps.example.com,database.existingSecret=a,sharedCA.existingSecret=b", "gateway.apart.existingSecret: is missing"},

@@ -5,21 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
 
 // Gateway describes the gateway: docs/reference/gateway.md.
 type Gateway struct {
-	cfg       controlplane.GatewayConfig
-	caRoots   string
-	balancers []string
-	http3     bool
+	cfg                  controlplane.GatewayConfig
+	caRoots              string
+	eabKeyID, eabKeyFile string
+	balancers            []string
+	http3                bool
 }
 
 // Add adds the flags of each process that serves the public.
@@ -34,8 +37,11 @@ func (g *Gateway) Add(f *pflag.FlagSet) {
 	f.StringVar(&g.cfg.Email, "gateway-email", "", "contact of the account at the ACME CA")
 	f.StringVar(&g.cfg.CertFile, "gateway-certificate-file", "", "PEM file with a certificate of your own, such as a wildcard for --gateway-domain; read again when it changes")
 	f.StringVar(&g.cfg.KeyFile, "gateway-key-file", "", "PEM file with the key of --gateway-certificate-file")
-	f.StringVar(&g.cfg.DNSServer, "gateway-dns-server", "", "host:port of the primary DNS server of --gateway-domain, which takes updates (RFC 2136); obtains one certificate for *.DOMAIN")
-	f.StringVar(&g.cfg.DNSKeyFile, "gateway-dns-key-file", "", "file with the key that signs the updates, as tsig-keygen writes it")
+	f.StringVar(&g.eabKeyID, "gateway-eab-key-id", "", "key ID by which the ACME CA binds the account to one of yours (external account binding)")
+	f.StringVar(&g.eabKeyFile, "gateway-eab-key-file", "", "file with the HMAC key of --gateway-eab-key-id, in base64url as the CA gave it")
+	f.StringVar(&g.cfg.DNSProvider, "gateway-dns-provider", "", "where the zone of --gateway-domain is: "+strings.Join(webcerts.Providers(), ", ")+"; obtains one certificate for *.DOMAIN")
+	f.StringVar(&g.cfg.DNSServer, "gateway-dns-server", "", "host:port of the primary DNS server of --gateway-domain, which takes updates; implies --gateway-dns-provider "+webcerts.RFC2136)
+	f.StringVar(&g.cfg.DNSKeyFile, "gateway-dns-key-file", "", "file with the key for updates of the zone: as tsig-keygen writes it, an API token, or for route53 a credentials file of the AWS CLI")
 	f.StringSliceVar(&g.cfg.Resolvers, "gateway-resolver", nil, "host:port of a DNS server that is asked for proofs of hosts; may be repeated (default: the machine's)")
 	f.StringSliceVar(&g.balancers, "gateway-proxy-protocol", nil, "address or network of a load balancer that sends the PROXY protocol, version 1 or 2; may be repeated")
 	cli.DurationVar(f, &g.cfg.HSTS, "gateway-hsts", 0, "time for which browsers are asked to use HTTPS alone; 0 does not ask")
@@ -69,7 +75,7 @@ func (g *Gateway) Apply(cfg *controlplane.Config) error {
 	if g.cfg.Domain == "" {
 		cfg.Gateway = controlplane.GatewayConfig{CertFile: g.cfg.CertFile, KeyFile: g.cfg.KeyFile, Console: g.cfg.Console}
 	}
-	errs := make([]error, 0, len(g.balancers))
+	errs := []error{g.applyEAB(cfg)}
 	for _, text := range g.balancers {
 		network, err := limit.ParseNetwork(text)
 		if err != nil {
@@ -87,6 +93,19 @@ func (g *Gateway) Apply(cfg *controlplane.Config) error {
 	cfg.Gateway.CARoots = x509.NewCertPool()
 	if !cfg.Gateway.CARoots.AppendCertsFromPEM(text) {
 		return fmt.Errorf("--gateway-ca-roots: %s holds no certificate in PEM", g.caRoots)
+	}
+	return nil
+}
+
+func (g *Gateway) applyEAB(cfg *controlplane.Config) (err error) {
+	switch {
+	case (g.eabKeyID == "") != (g.eabKeyFile == ""):
+		return errors.New("--gateway-eab-key-id and --gateway-eab-key-file: give both or neither")
+	case g.eabKeyID == "":
+		return nil
+	}
+	if cfg.Gateway.EAB, err = webcerts.ReadEAB(g.eabKeyID, g.eabKeyFile); err != nil {
+		return fmt.Errorf("--gateway-eab-key-file: %w", err)
 	}
 	return nil
 }

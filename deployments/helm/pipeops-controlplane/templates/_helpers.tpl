@@ -110,6 +110,15 @@ PIPEOPS_BROKER_CA: /etc/pipeops/broker/{{ . }}
 {{- end }}
 {{- end }}
 
+{{- /* Secret with the key for updates of DNS; empty for none. */ -}}
+{{- define "pipeops-controlplane.dns-secret" -}}
+{{- if or .server (and .provider (ne .provider "route53")) -}}
+{{- required "gateway.dnsUpdates.existingSecret: is missing; name the Secret with the key for updates" .existingSecret -}}
+{{- else if .provider -}}
+{{- .existingSecret -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* Flags of `serve` and of `gateway serve` alike. */ -}}
 {{- define "pipeops-controlplane.gateway-settings" -}}
 {{- with .Values.gateway -}}
@@ -144,9 +153,20 @@ PIPEOPS_GATEWAY_EMAIL: {{ . | quote }}
 {{- with .resolvers }}
 PIPEOPS_GATEWAY_RESOLVER: {{ join "," . | quote }}
 {{- end }}
+{{- with .eab }}
+{{- if .keyId }}
+PIPEOPS_GATEWAY_EAB_KEY_ID: {{ .keyId | quote }}
+PIPEOPS_GATEWAY_EAB_KEY_FILE: /etc/pipeops/gateway-eab/{{ .key }}
+{{- end }}
+{{- end }}
 {{- with .dnsUpdates }}
-{{- if .server }}
-PIPEOPS_GATEWAY_DNS_SERVER: {{ .server | quote }}
+{{- with .provider }}
+PIPEOPS_GATEWAY_DNS_PROVIDER: {{ . | quote }}
+{{- end }}
+{{- with .server }}
+PIPEOPS_GATEWAY_DNS_SERVER: {{ . | quote }}
+{{- end }}
+{{- if include "pipeops-controlplane.dns-secret" . }}
 PIPEOPS_GATEWAY_DNS_KEY_FILE: /etc/pipeops/gateway-dns/{{ .key }}
 {{- end }}
 {{- end }}

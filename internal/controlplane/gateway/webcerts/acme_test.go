@@ -25,8 +25,9 @@ import (
 // TestACME obtains certificates from a real ACME CA by both challenges, and none for hosts that are
 // not served.
 func TestACME(t *testing.T) {
-	for name, plain := range map[string]bool{"HTTP-01": true, "TLS-ALPN-01": false} {
+	for name, has := range map[string]struct{ plain, bound bool }{"HTTP-01": {plain: true}, "TLS-ALPN-01": {}, "an account of the CA's": {bound: true}} {
 		t.Run(name, func(t *testing.T) {
+			plain, bound := has.plain, has.bound
 			dns := dnstest.Start(t)
 			dns.Set(t, "www.example.org", "A 127.0.0.1")
 			secure, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,7 +43,13 @@ func TestACME(t *testing.T) {
 			if plain {
 				cfg.HTTPPort = srv.Listener.Addr().(*net.TCPAddr).Port
 			}
-			authority := acmetest.Start(t, acmetest.Options{DNS: dns.Address, HTTPPort: cfg.HTTPPort, HTTPSPort: cfg.HTTPSPort})
+			at := acmetest.Options{DNS: dns.Address, HTTPPort: cfg.HTTPPort, HTTPSPort: cfg.HTTPSPort}
+			if bound {
+				at.EABKeyID, at.EABKey = "account-1", eabKey
+				cfg.EAB, err = webcerts.ReadEAB("account-1", keyFile(t, eabKey+"=\n"))
+				require.NoError(t, err)
+			}
+			authority := acmetest.Start(t, at)
 			cfg.Directory, cfg.Roots = authority.Directory, authority.Roots
 			c := webcerts.New(cfg)
 			t.Cleanup(c.Close)
@@ -74,5 +81,22 @@ func TestACME(t *testing.T) {
 			_, err = visit("other.example.org")
 			require.Error(t, err)
 		})
+	}
+}
+
+// eabKey is an HMAC key in base64url.
+const eabKey = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W"
+
+func TestEAB_Refused(t *testing.T) {
+	authority := acmetest.Start(t, acmetest.Options{DNS: dnstest.Start(t).Address, HTTPPort: 1, HTTPSPort: 1, EABKeyID: "account-1", EABKey: eabKey})
+	c := webcerts.New(webcerts.Config{
+		Storage:   &webcerts.Storage{DB: openStore(t), Key: ca.NewKey(), Holder: "one", Now: time.Now},
+		Directory: authority.Directory, Roots: authority.Roots, Log: zerolog.Nop(), Served: served,
+	})
+	t.Cleanup(c.Close)
+	require.ErrorContains(t, c.Ensure(t.Context(), "www.example.org"), "externalAccountRequired")
+	for _, text := range []string{"", "two words", "not*base64"} {
+		_, err := webcerts.ReadEAB("account-1", keyFile(t, text))
+		require.ErrorContains(t, err, "base64url")
 	}
 }

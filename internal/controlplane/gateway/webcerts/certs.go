@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/caddyserver/certmagic"
+	"github.com/mholt/acmez/v3/acme"
 	"github.com/rs/zerolog"
+	"go.uber.org/zap"
 )
 
 const (
@@ -36,6 +38,8 @@ type Config struct {
 	// Roots what its certificate is verified by; nil for the machine's.
 	Directory, Email string
 	Roots            *x509.CertPool
+	// EAB binds the account; nil for none.
+	EAB *EAB
 	// HTTPPort and HTTPSPort are where the gateway listens itself.
 	HTTPPort, HTTPSPort int
 	// CertFile and KeyFile are a certificate of the operator's, such as a wildcard; they may be
@@ -89,16 +93,22 @@ func New(cfg Config) *Certificates {
 		c.config.Issuers = []certmagic.Issuer{cfg.Internal}
 		return c
 	}
-	c.acme = certmagic.NewACMEIssuer(c.config, certmagic.ACMEIssuer{
-		CA: cfg.Directory, TestCA: cfg.Directory, Email: cfg.Email, Agreed: true, TrustedRoots: cfg.Roots, Logger: log,
-		AltHTTPPort: cfg.HTTPPort, AltTLSALPNPort: cfg.HTTPSPort, CertObtainTimeout: obtainTimeout,
-		DisableHTTPChallenge: cfg.HTTPPort == 0,
-	})
+	issuer := cfg.issuer(log)
+	issuer.AltHTTPPort, issuer.AltTLSALPNPort, issuer.DisableHTTPChallenge = cfg.HTTPPort, cfg.HTTPSPort, cfg.HTTPPort == 0
+	c.acme = certmagic.NewACMEIssuer(c.config, issuer)
 	c.config.Issuers = []certmagic.Issuer{c.acme}
 	if cfg.Wildcard.Domain != "" {
 		c.wildcard = newWildcard(c, log)
 	}
 	return c
+}
+
+// issuer returns the ACME CA, and the account there.
+func (cfg *Config) issuer(log *zap.Logger) certmagic.ACMEIssuer {
+	return certmagic.ACMEIssuer{
+		CA: cfg.Directory, TestCA: cfg.Directory, Email: cfg.Email, Agreed: true, TrustedRoots: cfg.Roots, Logger: log,
+		ExternalAccount: (*acme.EAB)(cfg.EAB), CertObtainTimeout: obtainTimeout,
+	}
 }
 
 // tagOperator marks the certificate that the operator brought.

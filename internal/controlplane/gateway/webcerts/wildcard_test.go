@@ -40,7 +40,7 @@ func TestWildcard_DNS01(t *testing.T) {
 		c := webcerts.New(webcerts.Config{
 			Storage:   &webcerts.Storage{DB: db, Key: key, Holder: holder, Now: time.Now},
 			Directory: authority.Directory, Roots: authority.Roots, Email: "ops@example.org", Log: zerolog.Nop(),
-			Wildcard: webcerts.Updates{Domain: "apps.example.org", Server: dns.Address, KeyFile: keyFile(t, tsigKey)},
+			Wildcard: webcerts.Updates{Domain: "apps.example.org", Provider: webcerts.RFC2136, Server: dns.Address, KeyFile: keyFile(t, tsigKey)},
 			Served:   func(name string) string { return name },
 		})
 		t.Cleanup(c.Close)
@@ -79,7 +79,7 @@ func TestWildcard_ReportsFailure(t *testing.T) {
 	c := webcerts.New(webcerts.Config{
 		Storage:   &webcerts.Storage{DB: openStore(t), Key: ca.NewKey(), Holder: "one", Now: time.Now},
 		Directory: authority.Directory, Roots: authority.Roots, Log: zerolog.Nop(), Served: func(name string) string { return name },
-		Wildcard: webcerts.Updates{Domain: "apps.example.org", Server: dns.Address, KeyFile: keyFile(t, tsigKey)},
+		Wildcard: webcerts.Updates{Domain: "apps.example.org", Provider: webcerts.RFC2136, Server: dns.Address, KeyFile: keyFile(t, tsigKey)},
 	})
 	t.Cleanup(c.Close)
 	await.Background(t, "the wildcard's upkeep", c.RunWildcard)
@@ -89,10 +89,10 @@ func TestWildcard_ReportsFailure(t *testing.T) {
 }
 
 func TestWildcard_KeyFile(t *testing.T) {
-	require.NoError(t, webcerts.Updates{KeyFile: keyFile(t, tsigKey)}.Check())
-	require.ErrorContains(t, webcerts.Updates{KeyFile: filepath.Join(t.TempDir(), "none")}.Check(), "the key of DNS updates")
+	require.NoError(t, webcerts.Updates{Provider: webcerts.RFC2136, KeyFile: keyFile(t, tsigKey)}.Check())
+	require.ErrorContains(t, webcerts.Updates{Provider: webcerts.RFC2136, KeyFile: filepath.Join(t.TempDir(), "none")}.Check(), "the key of DNS updates")
 	for _, text := range []string{"", tsigSecret, "key x { algorithm hmac-md5; secret \"" + tsigSecret + "\"; };", "key x { secret \"" + tsigSecret + "\"; };"} {
-		err := webcerts.Updates{KeyFile: keyFile(t, text)}.Check()
+		err := webcerts.Updates{Provider: webcerts.RFC2136, KeyFile: keyFile(t, text)}.Check()
 		require.ErrorContains(t, err, "tsig-keygen")
 		assert.NotContains(t, err.Error(), tsigSecret)
 	}
