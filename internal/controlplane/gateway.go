@@ -68,7 +68,7 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 	}
 	p.certs = newCertificates(&c.cfg, storage, p.table, c.listeners.https, c.listeners.http)
 	c.public = p
-	if err := p.certs.ReadFiles(ctx); err != nil {
+	if err := p.certs.ReadOwn(ctx); err != nil {
 		return err
 	}
 	resolver := &hosts.Resolver{Servers: cfg.Resolvers}
@@ -147,7 +147,7 @@ func newCertificates(c *Config, storage *webcerts.Storage, table *gateway.Table,
 	cfg := c.Gateway
 	made := webcerts.Config{
 		Storage: storage, Directory: cfg.CA, Email: cfg.Email, Roots: cfg.CARoots, EAB: cfg.EAB,
-		CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, Wildcard: cfg.wildcard(), Log: c.Log.With().Str("part", "gateway").Logger(),
+		Own: cfg.Certificates, Wildcard: cfg.wildcard(), Log: c.Log.With().Str("part", "gateway").Logger(),
 		Served: func(name string) string {
 			if host, _ := table.Lookup(name); host != nil { // also one whose visitors get 503
 				return host.Name
@@ -203,7 +203,7 @@ func (c *ControlPlane) serveGateway(ctx context.Context, group *errgroup.Group, 
 	}
 	group.Go(func() error { return c.leader.While(ctx, p.keeper.Run) })
 	p.serve(ctx, group, users, c.listeners.https, c.listeners.http, c.listeners.http3)
-	group.Go(func() error { return p.readFiles(ctx, c.cfg.Log) })
+	group.Go(func() error { return p.readOwn(ctx, c.cfg.Log) })
 }
 
 // serve answers the public, and has the wildcard's certificate at hand. users counts what answers.
@@ -232,11 +232,11 @@ func (p *public) look() {
 	}
 }
 
-// readFiles reads the operator's certificate again when it changes.
-func (p *public) readFiles(ctx context.Context, log zerolog.Logger) error {
+// readOwn reads the operator's certificates again when they change.
+func (p *public) readOwn(ctx context.Context, log zerolog.Logger) error {
 	for retry.Wait(ctx, certificateCheck) {
-		if err := p.certs.ReadFiles(ctx); err != nil {
-			log.Error().Err(err).Msg("the gateway keeps the current certificate")
+		if err := p.certs.ReadOwn(ctx); err != nil {
+			log.Error().Err(err).Msg("the gateway keeps the certificates that it has")
 		}
 	}
 	return nil

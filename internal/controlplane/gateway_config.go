@@ -46,8 +46,9 @@ type GatewayConfig struct {
 	// machine's.
 	Email   string
 	CARoots *x509.CertPool
-	// CertFile and KeyFile are a certificate of the operator's, such as a wildcard for Domain.
-	CertFile, KeyFile string
+	// Certificates is a directory with certificates of the operator's, such as a wildcard for
+	// Domain: NAME.crt and NAME.key; empty for none.
+	Certificates string
 	// EAB binds the ACME account to one that the CA knows already; nil for none.
 	EAB *webcerts.EAB
 	// DNSProvider is where the zone of Domain is: a name of webcerts.Providers, or empty. With it,
@@ -93,7 +94,7 @@ func (g *GatewayConfig) setDefaults() {
 
 func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 	if g.Domain == "" {
-		if g.CertFile != "" || g.KeyFile != "" || g.CARoots != nil || g.Console {
+		if g.Certificates != "" || g.CARoots != nil || g.Console {
 			bad("--gateway-domain: is missing; name the domain of public Apps, or leave the other gateway flags out")
 		}
 		return
@@ -113,9 +114,6 @@ func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 		if u, err := url.Parse(g.CA); err != nil || u.Scheme != "https" || u.Host == "" {
 			bad("--gateway-ca: %q is neither %s nor the https URL of an ACME directory", g.CA, GatewayInternal)
 		}
-	}
-	if (g.CertFile == "") != (g.KeyFile == "") {
-		bad("--gateway-certificate-file and --gateway-key-file: give both or neither")
 	}
 	if g.EAB != nil && g.CA == GatewayInternal {
 		bad("--gateway-eab-key-id: is for an ACME CA; leave it out with --gateway-ca %s", GatewayInternal)

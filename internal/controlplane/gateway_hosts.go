@@ -16,7 +16,7 @@ func (p *public) certificate(ctx context.Context, host string) (state, reason st
 		return controlapi.CertificateReady, ""
 	}
 	if strings.HasPrefix(host, "*.") && !p.certs.Internal() {
-		return controlapi.CertificateFailed, "no certificate of the operator covers the wildcard host; the operator gives one by --gateway-certificate-file"
+		return controlapi.CertificateFailed, "no certificate of the operator covers the wildcard host; the operator puts one into the directory --gateway-certificates"
 	}
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()

@@ -139,7 +139,7 @@ func (g *GatewayServer) assemble(ctx context.Context, m *gateway.Metrics) error 
 	p := &public{store: g.store, metrics: m, table: gateway.NewTable(g.store, g.cfg.Now)}
 	g.public = p
 	p.certs = newCertificates(&g.cfg, g.storage, p.table, g.https, g.http)
-	if err := p.certs.ReadFiles(ctx); err != nil {
+	if err := p.certs.ReadOwn(ctx); err != nil {
 		return err
 	}
 	log := g.cfg.Log.With().Str("part", "gateway").Logger()
@@ -169,7 +169,7 @@ func (g *GatewayServer) Run(ctx context.Context) error {
 	p := g.public
 	p.serve(running, group, &sync.WaitGroup{}, g.https, g.http, g.http3)
 	group.Go(func() error { return p.follower.Run(running) })
-	group.Go(func() error { return p.readFiles(running, g.cfg.Log) })
+	group.Go(func() error { return p.readOwn(running, g.cfg.Log) })
 	group.Go(func() error { return g.storage.Alone(running, "keeper", p.keeper.Run) })
 	group.Go(func() error { return g.store.Watch(running, time.Second, p.follower.Look) })
 	group.Go(func() error { return g.ports.Run(running) })

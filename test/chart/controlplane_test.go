@@ -66,7 +66,7 @@ func TestControlPlaneChart_Gateway(t *testing.T) {
 	full := render(t, controlChart, "gateway.yaml")
 	settings := field[map[string]any](t, full["ConfigMap pipeops-controlplane"], "data")
 	assert.Equal(t, "apps.example.com", settings["PIPEOPS_GATEWAY_DOMAIN"])
-	assert.Equal(t, "/etc/pipeops/gateway/tls.key", settings["PIPEOPS_GATEWAY_KEY_FILE"])
+	assert.Equal(t, "/etc/pipeops/gateway", settings["PIPEOPS_GATEWAY_CERTIFICATES"])
 	assert.Equal(t, "443", settings["PIPEOPS_GATEWAY_HTTPS_PORT"])
 	assert.Equal(t, "Local", field[string](t, full[service], "spec", "externalTrafficPolicy"))
 	assert.Len(t, field[[]any](t, full[service], "spec", "ports"), 2)
@@ -90,10 +90,10 @@ func TestControlPlaneChart_Gateway(t *testing.T) {
 	assert.NotContains(t, settings, "PIPEOPS_GATEWAY_DNS_KEY_FILE", "AWS gives the pods credentials")
 	assert.Equal(t, "/etc/pipeops/gateway-eab/hmac.key", settings["PIPEOPS_GATEWAY_EAB_KEY_FILE"])
 
-	own := render(t, controlChart, "gateway.yaml", "--set", "gateway.ca=internal,gateway.certificateSecret=,gateway.service.type=ClusterIP")
+	own := render(t, controlChart, "gateway.yaml", "--set", "gateway.ca=internal,gateway.certificateSecrets=null,gateway.service.type=ClusterIP")
 	settings = field[map[string]any](t, own["ConfigMap pipeops-controlplane"], "data")
 	assert.Equal(t, "internal", settings["PIPEOPS_GATEWAY_CA"])
-	assert.NotContains(t, settings, "PIPEOPS_GATEWAY_KEY_FILE")
+	assert.NotContains(t, settings, "PIPEOPS_GATEWAY_CERTIFICATES")
 	assert.NotContains(t, field[map[string]any](t, own[service], "spec"), "externalTrafficPolicy")
 }
 

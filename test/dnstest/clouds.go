@@ -33,7 +33,7 @@ func (c Clouds) Handler() http.Handler {
 	mux.HandleFunc("POST /v1/zones/{zone}/rrsets/{name}/TXT/actions/{action}", c.hetzner)
 	mux.HandleFunc("GET /2013-04-01/hostedzonesbyname", c.route53Zones)
 	mux.HandleFunc("GET /2013-04-01/hostedzone/{zone}/rrset", c.route53Records)
-	mux.HandleFunc("POST /2013-04-01/hostedzone/{zone}/rrset/", c.route53Change)
+	mux.HandleFunc("POST /2013-04-01/hostedzone/{zone}/rrset", c.route53Change)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if given := r.Header.Get("Authorization"); given != "Bearer "+c.Token && !strings.Contains(given, "Credential="+c.Token+"/") {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -77,6 +77,14 @@ func (c Clouds) drop(name, text string) {
 	c.Server.setTXT(name, slices.DeleteFunc(c.Server.TXT(name), func(had string) bool { return had == text }))
 }
 
+// absolute returns a name in the zone in full, as Cloudflare takes both.
+func (c Clouds) absolute(name string) string {
+	if name = strings.TrimSuffix(name, "."); strings.HasSuffix(name, c.Zone) {
+		return name
+	}
+	return name + "." + c.Zone
+}
+
 func unquoted(text string) string { return strings.Trim(text, `"`) }
 
 func answerJSON(w http.ResponseWriter, status int, value any) {
@@ -105,7 +113,7 @@ func (c Clouds) cloudflareZones(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c Clouds) cloudflareRecords(w http.ResponseWriter, r *http.Request) {
-	name, records := r.URL.Query().Get("name"), []cloudflareRecord{}
+	name, records := c.absolute(r.URL.Query().Get("name")), []cloudflareRecord{}
 	for _, text := range c.Server.TXT(name) {
 		if strings.Contains(text, r.URL.Query().Get("content.contains")) {
 			records = append(records, cloudflareRecord{name + " " + text, "TXT", name, strconv.Quote(text), 120})
@@ -120,7 +128,7 @@ func (c Clouds) cloudflareAdd(w http.ResponseWriter, r *http.Request) {
 		answerJSON(w, http.StatusBadRequest, object{"errors": []object{{"message": "bad record"}}})
 		return
 	}
-	c.add(record.Name, unquoted(record.Content))
+	c.add(c.absolute(record.Name), unquoted(record.Content))
 	answerJSON(w, http.StatusOK, object{"success": true, "result": record})
 }
 

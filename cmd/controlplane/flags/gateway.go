@@ -35,8 +35,7 @@ func (g *Gateway) Add(f *pflag.FlagSet) {
 	f.StringVar(&g.cfg.CA, "gateway-ca", controlplane.DefaultGatewayCA, "directory of the ACME CA, or \"internal\" for a CA of the gateway's own")
 	f.StringVar(&g.caRoots, "gateway-ca-roots", "", "PEM file with the CAs that verify the ACME CA itself (default: the machine's)")
 	f.StringVar(&g.cfg.Email, "gateway-email", "", "contact of the account at the ACME CA")
-	f.StringVar(&g.cfg.CertFile, "gateway-certificate-file", "", "PEM file with a certificate of your own, such as a wildcard for --gateway-domain; read again when it changes")
-	f.StringVar(&g.cfg.KeyFile, "gateway-key-file", "", "PEM file with the key of --gateway-certificate-file")
+	f.StringVar(&g.cfg.Certificates, "gateway-certificates", "", "directory with certificates of your own, such as a wildcard for --gateway-domain: NAME.crt and NAME.key in PEM; read again when they change")
 	f.StringVar(&g.eabKeyID, "gateway-eab-key-id", "", "key ID by which the ACME CA binds the account to one of yours (external account binding)")
 	f.StringVar(&g.eabKeyFile, "gateway-eab-key-file", "", "file with the HMAC key of --gateway-eab-key-id, in base64url as the CA gave it")
 	f.StringVar(&g.cfg.DNSProvider, "gateway-dns-provider", "", "where the zone of --gateway-domain is: "+strings.Join(webcerts.Providers(), ", ")+"; obtains one certificate for *.DOMAIN")
@@ -73,7 +72,7 @@ func (g *Gateway) Apply(cfg *controlplane.Config) error {
 	g.cfg.NoHTTP3 = !g.http3
 	cfg.Gateway = g.cfg
 	if g.cfg.Domain == "" {
-		cfg.Gateway = controlplane.GatewayConfig{CertFile: g.cfg.CertFile, KeyFile: g.cfg.KeyFile, Console: g.cfg.Console}
+		cfg.Gateway = controlplane.GatewayConfig{Certificates: g.cfg.Certificates, Console: g.cfg.Console}
 	}
 	errs := []error{g.applyEAB(cfg)}
 	for _, text := range g.balancers {

@@ -110,6 +110,23 @@ PIPEOPS_BROKER_CA: /etc/pipeops/broker/{{ . }}
 {{- end }}
 {{- end }}
 
+{{- /* Volume with the certificates of Secrets, as SECRET.crt and SECRET.key. */ -}}
+{{- define "pipeops-controlplane.gateway-certificates" -}}
+- name: gateway
+  projected:
+    defaultMode: 0440
+    sources:
+      {{- range . }}
+      - secret:
+          name: {{ . }}
+          items:
+            - key: tls.crt
+              path: {{ . }}.crt
+            - key: tls.key
+              path: {{ . }}.key
+      {{- end }}
+{{- end -}}
+
 {{- /* Secret with the key for updates of DNS; empty for none. */ -}}
 {{- define "pipeops-controlplane.dns-secret" -}}
 {{- if or .server (and .provider (ne .provider "route53")) -}}
@@ -173,9 +190,8 @@ PIPEOPS_GATEWAY_DNS_KEY_FILE: /etc/pipeops/gateway-dns/{{ .key }}
 {{- with .proxyProtocol }}
 PIPEOPS_GATEWAY_PROXY_PROTOCOL: {{ join "," . | quote }}
 {{- end }}
-{{- if .certificateSecret }}
-PIPEOPS_GATEWAY_CERTIFICATE_FILE: /etc/pipeops/gateway/tls.crt
-PIPEOPS_GATEWAY_KEY_FILE: /etc/pipeops/gateway/tls.key
+{{- if .certificateSecrets }}
+PIPEOPS_GATEWAY_CERTIFICATES: /etc/pipeops/gateway
 {{- end }}
 {{- end }}
 {{- end }}

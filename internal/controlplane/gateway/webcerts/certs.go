@@ -1,13 +1,12 @@
 package webcerts
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -42,9 +41,9 @@ type Config struct {
 	EAB *EAB
 	// HTTPPort and HTTPSPort are where the gateway listens itself.
 	HTTPPort, HTTPSPort int
-	// CertFile and KeyFile are a certificate of the operator's, such as a wildcard; they may be
-	// empty.
-	CertFile, KeyFile string
+	// Own is a directory with certificates of the operator's: NAME.crt and NAME.key, in PEM; empty
+	// for none.
+	Own string
 	// Wildcard has one certificate for the hosts below a domain.
 	Wildcard Updates
 	// Served returns the host of the route for a name: the name itself, or the wildcard *.PARENT;
@@ -67,14 +66,13 @@ type Certificates struct {
 
 	had stored
 
-	mu    sync.Mutex
-	files string // hash of the certificate from files
-	read  time.Time
+	mu  sync.Mutex
+	own map[string]ownFile // by NAME
 }
 
 // New returns Certificates. Close frees what they hold.
 func New(cfg Config) *Certificates {
-	c := &Certificates{cfg: cfg}
+	c := &Certificates{cfg: cfg, own: map[string]ownFile{}}
 	log := newLog(cfg.Log)
 	c.cache = certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert: func(cert certmagic.Certificate) (*certmagic.Config, error) {
@@ -103,16 +101,16 @@ func New(cfg Config) *Certificates {
 	return c
 }
 
+// noEmail keeps certmagic from asking at the terminal for a contact. It trims the text.
+const noEmail = " "
+
 // issuer returns the ACME CA, and the account there.
 func (cfg *Config) issuer(log *zap.Logger) certmagic.ACMEIssuer {
 	return certmagic.ACMEIssuer{
-		CA: cfg.Directory, TestCA: cfg.Directory, Email: cfg.Email, Agreed: true, TrustedRoots: cfg.Roots, Logger: log,
+		CA: cfg.Directory, TestCA: cfg.Directory, Email: cmp.Or(cfg.Email, noEmail), Agreed: true, TrustedRoots: cfg.Roots, Logger: log,
 		ExternalAccount: (*acme.EAB)(cfg.EAB), CertObtainTimeout: obtainTimeout,
 	}
 }
-
-// tagOperator marks the certificate that the operator brought.
-const tagOperator = "operator"
 
 var (
 	errNotServed  = errors.New("the host is not served here")
@@ -142,6 +140,9 @@ func (c *Certificates) Close() { c.cache.Stop() }
 // alert unrecognized_name (RFC 6066, section 3).
 func (c *Certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := strings.ToLower(hello.ServerName)
+	if cert := c.fitting(hello, name, ofOperator); cert != nil && !isChallenge(hello) {
+		return cert, nil
+	}
 	host := c.cfg.Served(name)
 	// certmagic does not take a name with a low line, which is not a host's name (RFC 1123, section
 	// 2.1). Of the other names of a wildcard, visitors could invent as many as they like.
@@ -155,12 +156,20 @@ func (c *Certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 	return cert, err
 }
 
+// fitting returns a certificate in memory that a client takes for a name; nil if there is none.
+func (c *Certificates) fitting(hello *tls.ClientHelloInfo, name string, wanted func(certmagic.Certificate) bool) *tls.Certificate {
+	for _, cert := range c.cache.AllMatchingCertificates(name) {
+		if wanted(cert) && !cert.Expired() && hello.SupportsCertificate(&cert.Certificate) == nil {
+			return &cert.Certificate
+		}
+	}
+	return nil
+}
+
 // ofWildcard returns the certificate that a name shares with all other names of a wildcard.
 func (c *Certificates) ofWildcard(hello *tls.ClientHelloInfo, name, wildcard string) (*tls.Certificate, error) {
-	for _, cert := range c.cache.AllMatchingCertificates(name) {
-		if !cert.Expired() && hello.SupportsCertificate(&cert.Certificate) == nil {
-			return &cert.Certificate, nil
-		}
+	if cert := c.fitting(hello, name, func(certmagic.Certificate) bool { return true }); cert != nil {
+		return cert, nil
 	}
 	if c.cfg.Internal == nil {
 		return nil, nil //nolint:nilnil // as above
@@ -201,7 +210,7 @@ func (c *Certificates) Ensure(ctx context.Context, host string) error {
 // Has reports whether there is a certificate for a host: the operator's, or one that was obtained.
 func (c *Certificates) Has(ctx context.Context, host string) bool {
 	switch {
-	case c.ofOperator(host) || c.had.is(host):
+	case c.hasOfOperator(host) || c.had.is(host):
 		return true
 	case c.wildcard.covers(host):
 		return c.wildcard.stored(ctx)
@@ -217,11 +226,7 @@ func (c *Certificates) Has(ctx context.Context, host string) bool {
 // Covered reports whether a host needs no certificate of its own: the operator's covers it, or the
 // wildcard's.
 func (c *Certificates) Covered(host string) bool {
-	return c.wildcard.covers(host) || c.ofOperator(host)
-}
-
-func (c *Certificates) ofOperator(host string) bool {
-	return slices.ContainsFunc(c.cache.AllMatchingCertificates(host), func(c certmagic.Certificate) bool { return c.HasTag(tagOperator) && !c.Expired() })
+	return c.wildcard.covers(host) || c.hasOfOperator(host)
 }
 
 // Ends returns when the first of the hosts' certificates in memory ends; zero if there is none.
@@ -238,35 +243,4 @@ func (c *Certificates) Ends(hosts []string) (first time.Time) {
 		}
 	}
 	return first
-}
-
-// ReadFiles reads the operator's certificate if its files have changed.
-func (c *Certificates) ReadFiles(ctx context.Context) error {
-	if c.cfg.CertFile == "" {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	changed := time.Time{}
-	for _, name := range []string{c.cfg.CertFile, c.cfg.KeyFile} {
-		info, err := os.Stat(name)
-		if err != nil {
-			return fmt.Errorf("the gateway's certificate: %w", err)
-		}
-		if info.ModTime().After(changed) {
-			changed = info.ModTime()
-		}
-	}
-	if changed.Equal(c.read) {
-		return nil
-	}
-	hash, err := c.config.CacheUnmanagedCertificatePEMFile(ctx, c.cfg.CertFile, c.cfg.KeyFile, []string{tagOperator})
-	if err != nil {
-		return fmt.Errorf("the gateway's certificate: %w", err)
-	}
-	if c.files != "" && c.files != hash {
-		c.cache.Remove([]string{c.files})
-	}
-	c.files, c.read = hash, changed
-	return nil
 }

@@ -191,36 +191,55 @@ func TestInternalCA_SharedByGateways(t *testing.T) {
 	}
 }
 
-func TestCertificateFile_Reloaded(t *testing.T) {
+func TestOwn_Reloaded(t *testing.T) {
 	db := openStore(t)
 	storage := &webcerts.Storage{DB: db, Key: ca.NewKey(), Holder: "one", Now: time.Now}
 	dir := t.TempDir()
-	certFile, keyFile := filepath.Join(dir, "crt"), filepath.Join(dir, "key")
 	c := webcerts.New(webcerts.Config{
-		Storage: storage, Internal: &webcerts.Internal{Storage: storage, Now: time.Now}, CertFile: certFile, KeyFile: keyFile,
-		Log: zerolog.Nop(), Served: func(string) string { return "" },
+		Storage: storage, Internal: &webcerts.Internal{Storage: storage, Now: time.Now}, Own: dir, Log: zerolog.Nop(), Served: served,
 	})
 	t.Cleanup(c.Close)
-	require.ErrorContains(t, c.ReadFiles(t.Context()), "the gateway's certificate")
-	write := func(at time.Time) (roots *x509.CertPool) {
-		cert, key, err := selfsigned.PEM("*.apps.example.com")
+	require.NoError(t, c.ReadOwn(t.Context()), "there is none yet")
+	put := func(name, text string, at time.Time) {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		require.NoError(t, os.Chtimes(file, at, at))
+	}
+	write := func(name, host string, at time.Time) (roots *x509.CertPool) {
+		cert, key, err := selfsigned.PEM(host)
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(certFile, []byte(cert), 0o600))
-		require.NoError(t, os.WriteFile(keyFile, []byte(key), 0o600))
-		require.NoError(t, os.Chtimes(keyFile, at, at))
-		require.NoError(t, os.Chtimes(certFile, at, at))
-		require.NoError(t, c.ReadFiles(t.Context()))
-		require.NoError(t, c.ReadFiles(t.Context()))
+		put(name+".crt", cert, at)
+		put(name+".key", key, at)
+		require.NoError(t, c.ReadOwn(t.Context()))
+		require.NoError(t, c.ReadOwn(t.Context()))
 		return rootsOf(t, []byte(cert))
 	}
-	old := write(time.Now().Add(-time.Hour))
+	old := write("apps", "*.apps.example.com", time.Now().Add(-time.Hour))
 	assert.True(t, c.Covered("web-prod-shop.apps.example.com"))
 	assert.False(t, c.Covered("www.example.org"))
 	_, err := handshake(t, c.TLS(), old, "web-prod-shop.apps.example.com")
 	require.NoError(t, err)
-	fresh := write(time.Now())
+	fresh := write("apps", "*.apps.example.com", time.Now())
 	_, err = handshake(t, c.TLS(), fresh, "web-prod-shop.apps.example.com")
 	require.NoError(t, err)
 	_, err = handshake(t, c.TLS(), old, "web-prod-shop.apps.example.com")
 	require.Error(t, err)
+
+	require.NoError(t, c.Ensure(t.Context(), "www.example.org"))
+	shop := write("shop", "www.example.org", time.Now())
+	_, err = handshake(t, c.TLS(), shop, "www.example.org")
+	require.NoError(t, err, "the operator's comes before one that was obtained")
+	put("bad.crt", "no certificate", time.Now())
+	put("shop.key", "no key", time.Now().Add(time.Hour))
+	err = c.ReadOwn(t.Context())
+	require.ErrorContains(t, err, filepath.Join(dir, "bad.crt"))
+	require.ErrorContains(t, err, filepath.Join(dir, "shop.crt"))
+	_, err = handshake(t, c.TLS(), shop, "www.example.org")
+	require.NoError(t, err, "what cannot be read stays as it was")
+
+	require.NoError(t, os.Remove(filepath.Join(dir, "bad.crt")))
+	require.NoError(t, os.Remove(filepath.Join(dir, "shop.crt")))
+	require.NoError(t, c.ReadOwn(t.Context()))
+	_, err = handshake(t, c.TLS(), shop, "www.example.org")
+	require.Error(t, err, "the one that was obtained is back")
 }

@@ -47,17 +47,23 @@ func (w *wildcard) stored(ctx context.Context) bool {
 	return w.config.Storage.Exists(ctx, certmagic.StorageKeys.SiteCert(w.config.Issuers[0].IssuerKey(), w.name()))
 }
 
-// RunWildcard obtains the wildcard's certificate, or takes it from the storage, and returns.
-// Certmagic renews it then. Failed attempts are repeated until the context ends.
+// ObtainWildcard obtains the wildcard's certificate, or takes it from the storage. Certmagic renews
+// it then.
+func (c *Certificates) ObtainWildcard(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, obtainTimeout)
+	defer cancel()
+	return c.wildcard.config.ManageSync(ctx, []string{c.wildcard.name()})
+}
+
+// RunWildcard returns once ObtainWildcard has succeeded. Failed attempts are repeated until the
+// context ends.
 func (c *Certificates) RunWildcard(ctx context.Context) error {
 	w := c.wildcard
 	if w == nil {
 		return nil
 	}
 	for failures := 1; ctx.Err() == nil; failures++ {
-		limited, cancel := context.WithTimeout(ctx, obtainTimeout)
-		err := w.config.ManageSync(limited, []string{w.name()})
-		cancel()
+		err := c.ObtainWildcard(ctx)
 		if err == nil {
 			w.failed.Store(nil)
 			return nil
