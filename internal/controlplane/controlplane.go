@@ -16,7 +16,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/liveness"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/outbox"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peers"
@@ -24,6 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
+	"github.com/pipeops/pipeops-vm-agent/internal/idtoken"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/console"
@@ -61,7 +61,7 @@ type ControlPlane struct {
 	public      *public      // nil if there is no gateway
 	upkeep      *castore.Upkeep
 	operators   *operatorapi.Server
-	issuers     *openid.Issuers
+	issuers     *idtoken.Issuers
 	local       localAPI
 	console     *console.Console
 

@@ -8,9 +8,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/acting"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/administration"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
+	"github.com/pipeops/pipeops-vm-agent/internal/idtoken"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 )
 
@@ -38,7 +38,7 @@ func (c *ControlPlane) openOperators(ctx context.Context) error {
 		},
 	})
 	c.api.operators = c.operators
-	c.issuers = openid.NewIssuers(c.cfg.OpenID.TLS, c.cfg.Now)
+	c.issuers = idtoken.NewIssuers(c.cfg.OpenID.TLS, c.cfg.Now)
 	c.openExchange()
 	if err := c.openConsole(admin.Database()); err != nil {
 		return err

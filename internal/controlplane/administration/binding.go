@@ -9,8 +9,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/exchange"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/idtoken"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
 )
 
@@ -26,7 +26,7 @@ var checkedClaims = []string{"iss", "aud", "exp", "nbf", "iat", "jti"}
 
 func (o *RunnerOptions) validateBinding() error {
 	switch b := o.OpenID; {
-	case !openid.ValidIssuer(b.Issuer):
+	case !idtoken.ValidIssuer(b.Issuer):
 		return invalid("give the URL as the issuer's ID tokens have it in iss, such as https://token.actions.githubusercontent.com", "--oidc-issuer: %.200q is not https://HOST[:PORT][/PATH]", b.Issuer)
 	case len(b.Audience) > MaxClaim:
 		return invalid("", "--oidc-audience: is longer than %d bytes", MaxClaim)

@@ -6,8 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/idtoken"
 )
 
 // The defaults of store.Kubernetes: the issuer of kubeadm and k3s, and the agent's own service
@@ -26,7 +26,7 @@ func checkKubernetes(k *store.Kubernetes, url string) error {
 	k.Issuer, k.ServiceAccount, k.Audience = cmp.Or(k.Issuer, DefaultKubernetesIssuer), cmp.Or(k.ServiceAccount, DefaultServiceAccount), cmp.Or(k.Audience, url)
 	namespace, name, _ := strings.Cut(k.ServiceAccount, ":")
 	switch {
-	case !openid.ValidIssuer(k.Issuer):
+	case !idtoken.ValidIssuer(k.Issuer):
 		return invalid("give issuer as `kubectl get --raw /.well-known/openid-configuration` prints it", "--kubernetes-issuer: %.200q is not https://HOST[:PORT][/PATH]", k.Issuer)
 	case len(validation.IsDNS1123Label(namespace))+len(validation.IsDNS1123Subdomain(name)) > 0:
 		return invalid("give NAMESPACE:NAME, such as "+DefaultServiceAccount, "--service-account: %.200q names no service account", k.ServiceAccount)
@@ -35,7 +35,7 @@ func checkKubernetes(k *store.Kubernetes, url string) error {
 	case len(k.Audience) > MaxClaim:
 		return invalid("give a shorter one", "--kubernetes-audience: is longer than %d bytes", MaxClaim)
 	}
-	keys, err := openid.ParseKeys(k.Keys)
+	keys, err := idtoken.ParseKeys(k.Keys)
 	if err != nil {
 		return invalid("", "--kubernetes-jwks: %s", err.Error())
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/idtoken"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
@@ -64,10 +65,10 @@ func (r *Registrar) prove(ctx context.Context, token controlapi.Token) (proven, 
 		return proven{}, err
 	}
 	to := known.Kubernetes
-	if issuer := openid.UnverifiedIssuer(token.Proof()); issuer != "" && issuer != to.Issuer { // its keys would only be unknown
+	if issuer := idtoken.UnverifiedIssuer(token.Proof()); issuer != "" && issuer != to.Issuer { // its keys would only be unknown
 		return proven{}, notProven(fixProof, "its issuer (iss) is %q, and not %q", printable.Shorten(issuer, maxShown), to.Issuer)
 	}
-	keys, err := openid.ParseKeys(to.Keys)
+	keys, err := idtoken.ParseKeys(to.Keys)
 	if err != nil {
 		return proven{}, err
 	}

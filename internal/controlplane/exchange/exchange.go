@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/openid"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/idtoken"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -39,7 +40,7 @@ const (
 type Config struct {
 	Store   *store.Store
 	CA      *ca.CA
-	Issuers *openid.Issuers
+	Issuers *idtoken.Issuers
 	// Record keeps an exchange in the audit log of operators, and carries it out unless it was
 	// refused.
 	Record func(ctx context.Context, a Attempt, refused error, carryOut func(context.Context) error) error
@@ -113,11 +114,11 @@ func revoked(r store.Runner) error {
 // verify returns what a token proves, if it is one of those to which a Runner is bound. With an
 // error, the actor is set for a valid token of the issuer.
 func (e *Exchange) verify(ctx context.Context, to *store.Binding, raw string) (proven, error) {
-	if issuer := openid.UnverifiedIssuer(raw); issuer != "" && issuer != to.Issuer { // its keys would only be unknown
+	if issuer := idtoken.UnverifiedIssuer(raw); issuer != "" && issuer != to.Issuer { // its keys would only be unknown
 		return proven{}, invalid("its issuer (iss) is %q, and the Runner is bound to %q", printable.Shorten(issuer, maxShown), to.Issuer)
 	}
 	token, err := e.Issuers.Verify(ctx, to.Issuer, to.Audience, raw)
-	if _, away := errors.AsType[*openid.AwayError](err); away {
+	if _, away := errors.AsType[*idtoken.AwayError](err); away {
 		e.Log.Warn().Err(err).Str("issuer", to.Issuer).Msg("an ID token was not exchanged: its issuer cannot be used")
 		return proven{}, problem.Errorf(problem.Unavailable, "try again in a moment; if it goes on, look for the reason in the control plane's log",
 			"the issuer %s cannot be asked for its keys now", to.Issuer).WithRetryAfter(retryAfter)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/authn"
+	"github.com/pipeops/pipeops-vm-agent/internal/idtoken"
 	"github.com/pipeops/pipeops-vm-agent/internal/tlsfiles"
 )
 
@@ -57,7 +58,7 @@ func (c *Config) Validate(bad func(format string, args ...any)) {
 		}
 		return
 	}
-	if !ValidIssuer(c.Issuer) {
+	if !idtoken.ValidIssuer(c.Issuer) {
 		bad("--openid-issuer: %q is not https://HOST[:PORT][/PATH], as the identity provider's ID tokens have it in iss", c.Issuer)
 	}
 	if c.ClientID == "" {

@@ -1,7 +1,6 @@
 package openid
 
 import (
-	"crypto/rand"
 	"fmt"
 	"testing"
 
@@ -66,14 +65,4 @@ func TestOpenID_SettingsEndSessions(t *testing.T) {
 	rotated := settings()
 	rotated.ClientSecret = "new"
 	assert.Equal(t, before.Digest(), rotated.Digest(), "a new secret of the client ends nothing")
-}
-
-func TestOpenID_LoginFromSecret(t *testing.T) {
-	a, b := rand.Text(), rand.Text()
-	assert.Equal(t, loginOf(a), loginOf(a))
-	assert.NotEqual(t, loginOf(a), loginOf(b))
-	l := loginOf(a)
-	values := map[string]bool{a: true, l.state: true, l.nonce: true, l.verifier: true}
-	assert.Len(t, values, 4)
-	assert.GreaterOrEqual(t, len(l.verifier), 43, "RFC 7636, section 4.1")
 }

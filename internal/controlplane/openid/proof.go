@@ -3,11 +3,9 @@ package openid
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -67,20 +65,4 @@ func digestOf(issuer string, raw json.RawMessage, c Claims) string {
 // that lost the answer sends the token again with the same key.
 func (p *Proof) Take(ctx context.Context, tx *store.Tx, key string) (bool, error) {
 	return tx.TakeIDToken(ctx, p.digest, key, p.Expires.Add(rememberFor))
-}
-
-// UnverifiedIssuer returns the issuer that a token names; empty if it cannot be read.
-func UnverifiedIssuer(raw string) string {
-	parts := strings.Split(raw, ".")
-	if len(parts) != 3 {
-		return ""
-	}
-	var said struct {
-		Issuer string `json:"iss"`
-	}
-	text, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil || json.Unmarshal(text, &said) != nil {
-		return ""
-	}
-	return said.Issuer
 }

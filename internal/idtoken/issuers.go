@@ -1,4 +1,6 @@
-package openid
+// Package idtoken verifies ID tokens of OpenID Connect, and obtains them in the authorization code
+// flow with PKCE, state and nonce. What a person may do is not decided here.
+package idtoken
 
 import (
 	"context"
@@ -34,9 +36,8 @@ var algorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
 
-// Issuers are the issuers of ID tokens: the identity provider of operators, and those to which
-// Runners are bound. Each is asked about itself when it is first needed, since it may be away when
-// the control plane starts. Its keys are kept, and read again for a token with another key.
+// Issuers are issuers of ID tokens. Each is asked about itself when it is first needed, since it may
+// be away before. Its keys are kept, and read again for a token with another key.
 type Issuers struct {
 	client *http.Client
 	now    func() time.Time
@@ -56,7 +57,8 @@ type issuer struct {
 // discovered is what an issuer says about itself.
 type discovered struct {
 	*oidc.Provider
-	keys oidc.KeySet
+	keys   oidc.KeySet
+	scopes []string // those that it lists; nil if it lists none
 }
 
 // AwayError reports that an issuer cannot be used now: a token of it was neither accepted nor
@@ -68,13 +70,19 @@ func (e *AwayError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *AwayError) Unwrap() error { return e.Err }
 
-// NewIssuers returns the issuers that these CAs verify; nil means the machine's.
+// NewIssuers returns the issuers that these CAs verify; nil means the machine's. Operators name
+// them: they may be anywhere but at a metadata service.
 func NewIssuers(cas tlsfiles.Source, now func() time.Time) *Issuers {
 	transport := proxy.FromEnvironment().Use(http.DefaultTransport.(*http.Transport).Clone())
 	transport.DialContext = (&net.Dialer{Timeout: callTimeout, Control: noMetadata}).DialContext
+	return NewIssuersBy(tlsfiles.NewTransport(transport, cas), now)
+}
+
+// NewIssuersBy is like NewIssuers with a transport that decides where issuers may be.
+func NewIssuersBy(transport http.RoundTripper, now func() time.Time) *Issuers {
 	return &Issuers{
 		now: now, known: map[string]*issuer{},
-		client: &http.Client{Timeout: callTimeout, Transport: bounded{tlsfiles.NewTransport(transport, cas)}},
+		client: &http.Client{Timeout: callTimeout, Transport: bounded{transport}},
 	}
 }
 
@@ -150,12 +158,13 @@ func (i *Issuers) ask(ctx context.Context, name string) (*discovered, error) {
 		return nil, err
 	}
 	var said struct {
-		Keys string `json:"jwks_uri"`
+		Keys   string   `json:"jwks_uri"`
+		Scopes []string `json:"scopes_supported"`
 	}
 	if err := provider.Claims(&said); err != nil {
 		return nil, err
 	}
-	return &discovered{provider, oidc.NewRemoteKeySet(ctx, said.Keys)}, nil
+	return &discovered{provider, oidc.NewRemoteKeySet(ctx, said.Keys), said.Scopes}, nil
 }
 
 // Verify verifies an ID token of an issuer for an audience. Its errors never have the token. An
