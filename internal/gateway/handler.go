@@ -19,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/gateway/signin"
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
@@ -65,6 +66,7 @@ type Handler struct {
 	streams  *limit.Shares
 	checks   *limit.Shares // of passwords, by host; waiting has also those that wait for one
 	waiting  *limit.Shares
+	signIns  *limit.Shares // calls of identity providers in progress, by host
 	leaving  httpserver.Leaving
 }
 
@@ -75,6 +77,7 @@ func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
 		tracer: tracer, log: log.With().Str("part", "gateway").Logger(), known: make(chan struct{}),
 		requests: limit.NewFairShares(maxRequests, maxRequests), streams: limit.NewFairShares(maxStreams, maxStreams),
 		checks: limit.NewShares(checksTogether, checksEach), waiting: limit.NewShares(maxRequests, checksWaiting),
+		signIns: limit.NewShares(maxSignIns, signInsEach),
 	}
 	h.http2 = transport()
 	h.http2.Protocols.SetUnencryptedHTTP2(true)
@@ -227,6 +230,10 @@ func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 		return
 	}
 	w, body := gatewaywire.Duplex(w, r)
+	if gates := routes.gates(host); len(gates) > 0 && signin.Reserved(pathOf(r)) {
+		h.ownPage(w, r, host, gates)
+		return
+	}
 	raw, _, _ := strings.Cut(gatewaywire.Target(in), "?")
 	switch {
 	case routes.ambiguous(host, pathOf(r), raw):
@@ -240,6 +247,10 @@ func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 		return
 	}
 	if status, word := h.admit(route.guard, r, route.Host); status != 0 {
+		if word == gatewaywire.SignIn && route.guard.gate.Provider != nil && signin.Navigates(r) {
+			h.beginSignIn(w, r, in, route.guard, host)
+			return
+		}
 		h.answer(w, r, status, word, nil)
 		return
 	}
@@ -279,6 +290,7 @@ func (h *Handler) rewrite(r *httputil.ProxyRequest) {
 			r.Out.Header[name] = values
 		}
 	}
+	signin.RemoveCookies(r.Out.Header)
 }
 
 // RoundTrip implements http.RoundTripper. It tries again while pods refuse the connection, though

@@ -80,11 +80,16 @@ func (t table) find(host, path string) (Route, bool) {
 	if r, ok := match(t[host], path); ok {
 		return r, true
 	}
+	return match(t[wildcardOf(host)], path)
+}
+
+// wildcardOf returns the wildcard that covers a host; empty for none.
+func wildcardOf(host string) string {
 	_, parent, ok := strings.Cut(host, ".")
 	if !ok {
-		return Route{}, false
+		return ""
 	}
-	return match(t["*."+parent], path)
+	return "*." + parent
 }
 
 func match(routes []Route, path string) (Route, bool) {

@@ -5,8 +5,10 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/gateway/signin"
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/htpasswd"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
@@ -18,6 +20,8 @@ type Visitors struct {
 	Users        *htpasswd.File // nil if no one has to sign in
 	PerSecond    int            // requests of one address; zero is without limit
 	MaxBodyBytes int64          // zero is without limit
+	// SignIn has visitors sign in at an identity provider, or send a service token; nil for neither.
+	SignIn *signin.Demand
 }
 
 const (
@@ -38,17 +42,20 @@ const (
 type guard struct {
 	Visitors
 	requests *limit.Failures[netip.Prefix] // each request counts; nil if they are not limited
-	wrong    *limit.Failures[netip.Prefix] // wrong passwords
+	wrong    *limit.Failures[netip.Prefix] // wrong passwords and service tokens, and sign-ins that failed
 	signedIn *signedIn
 	same     limit.Locks // one check at a time of the same user and password
+	gate     *signin.Gate
+	told     atomic.Int64 // when a failure of the provider was last logged, in Unix time
 }
 
 func newGuard(v Visitors) *guard {
-	if len(v.AllowFrom) == 0 && v.Users == nil && v.PerSecond == 0 && v.MaxBodyBytes == 0 {
+	if len(v.AllowFrom) == 0 && v.Users == nil && v.PerSecond == 0 && v.MaxBodyBytes == 0 && v.SignIn == nil {
 		return nil
 	}
 	g := &guard{
 		Visitors: v, wrong: limit.NewFailures[netip.Prefix](wrongPasswords, wrongEvery), signedIn: newSignedIn(),
+		gate: signin.NewGate(v.SignIn),
 	}
 	if v.PerSecond > 0 {
 		g.requests = limit.NewFailures[netip.Prefix](burst*v.PerSecond, time.Second/time.Duration(v.PerSecond))
@@ -58,7 +65,8 @@ func newGuard(v Visitors) *guard {
 
 // sameAs reports whether a guard is for the same visitors, so that what it has counted holds.
 func (g *guard) sameAs(v Visitors) bool {
-	return g != nil && slices.Equal(g.AllowFrom, v.AllowFrom) && g.Users == v.Users && g.PerSecond == v.PerSecond && g.MaxBodyBytes == v.MaxBodyBytes
+	return g != nil && slices.Equal(g.AllowFrom, v.AllowFrom) && g.Users == v.Users && g.PerSecond == v.PerSecond && g.MaxBodyBytes == v.MaxBodyBytes &&
+		g.SignIn.Equal(v.SignIn)
 }
 
 // admit returns the status and the word for a request that is refused, or zero. It puts the name of
@@ -67,27 +75,20 @@ func (h *Handler) admit(g *guard, r *http.Request, host string) (status int, wor
 	if g == nil {
 		return 0, ""
 	}
-	now, address := time.Now(), clientOf(r)
-	peer := limit.PeerOfText(netip.AddrPortFrom(address, 0).String())
+	peer, status, word := g.within(r)
 	switch {
-	case len(g.AllowFrom) > 0 && !slices.ContainsFunc(g.AllowFrom, func(n netip.Prefix) bool { return n.Contains(address) }):
-		return http.StatusForbidden, gatewaywire.Denied
-	case g.requests != nil && g.requests.Wait(peer, now) > 0:
-		return http.StatusTooManyRequests, gatewaywire.TooMany
-	case g.MaxBodyBytes > 0 && r.ContentLength > g.MaxBodyBytes:
-		return http.StatusRequestEntityTooLarge, gatewaywire.TooLarge
-	}
-	if g.requests != nil {
-		g.requests.Failed(peer, now)
-	}
-	if g.Users == nil {
+	case status != 0:
+		return status, word
+	case g.gate != nil:
+		return h.admitSignedIn(g, r, peer)
+	case g.Users == nil:
 		return 0, ""
 	}
 	user, password, given := r.BasicAuth()
 	if !given {
 		return http.StatusUnauthorized, gatewaywire.Unauthorized
 	}
-	if !g.signedIn.has(user, password, now) {
+	if !g.signedIn.has(user, password, time.Now()) {
 		if status, word := h.signIn(r, g, peer, host); status != 0 {
 			return status, word
 		}
@@ -95,6 +96,25 @@ func (h *Handler) admit(g *guard, r *http.Request, host string) (status int, wor
 	r.Header.Del("Authorization")
 	r.Header.Set(gatewaywire.HeaderUser, user)
 	return 0, ""
+}
+
+// within returns the status and the word for a request that is from elsewhere, one too many or too
+// large; or zero, and the visitor's network.
+func (g *guard) within(r *http.Request) (peer netip.Prefix, status int, word string) {
+	now, address := time.Now(), clientOf(r)
+	peer = limit.PeerOfText(netip.AddrPortFrom(address, 0).String())
+	switch {
+	case len(g.AllowFrom) > 0 && !slices.ContainsFunc(g.AllowFrom, func(n netip.Prefix) bool { return n.Contains(address) }):
+		return peer, http.StatusForbidden, gatewaywire.Denied
+	case g.requests != nil && g.requests.Wait(peer, now) > 0:
+		return peer, http.StatusTooManyRequests, gatewaywire.TooMany
+	case g.MaxBodyBytes > 0 && r.ContentLength > g.MaxBodyBytes:
+		return peer, http.StatusRequestEntityTooLarge, gatewaywire.TooLarge
+	}
+	if g.requests != nil {
+		g.requests.Failed(peer, now)
+	}
+	return peer, 0, ""
 }
 
 // signIn checks the password of a request once the processor has time for it. A browser that sends

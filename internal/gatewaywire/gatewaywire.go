@@ -27,10 +27,32 @@ const (
 	Unauthorized = "unauthorized" // a user and a password are wanted
 	TooMany      = "too-many"     // the address sends too many requests, or wrong passwords
 	TooLarge     = "too-large"    // the request's body is too large
+	SignIn       = "sign-in"      // a session of sign-in is wanted, or a service token
+
+	// Of a visitor's sign-in:
+	SignInFailed = "sign-in-failed" // it was not completed
+	NotAdmitted  = "not-admitted"   // the visitor is known, and not let in
+	ProviderAway = "provider-away"  // the identity provider cannot be used now
 )
 
-// HeaderUser tells a backend the name of the user who has signed in.
-const HeaderUser = "X-Forwarded-User"
+// Headers that tell a backend of the visitor who has signed in: HeaderUser the name or the subject,
+// HeaderEmail a verified address, HeaderGroups names with commas between, and HeaderVisitor a
+// statement that the agent has signed.
+const (
+	HeaderUser    = "X-Forwarded-User"
+	HeaderEmail   = "X-Forwarded-Email"
+	HeaderGroups  = "X-Forwarded-Groups"
+	HeaderVisitor = "Pipeops-Visitor"
+)
+
+// ofVisitors are the headers that a backend takes for the name of a visitor.
+var ofVisitors = map[string]bool{
+	HeaderUser: true, HeaderEmail: true, HeaderGroups: true, HeaderVisitor: true,
+	"X-Forwarded-Preferred-Username": true, "Remote-User": true,
+}
+
+// NamesVisitor reports whether a backend could take a header for the name of a visitor.
+func NamesVisitor(name string) bool { return ofVisitors[canonical(name)] }
 
 // StartPatience is how long either end holds a request whose agent, or whose routes, are expected
 // to be there in a moment: something restarts.
@@ -47,7 +69,7 @@ var ClientHeaders = map[string]bool{
 	"X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Forwarded-Server": true, "X-Forwarded-Ssl": true,
 	"X-Forwarded-Prefix": true, "X-Forwarded-Scheme": true, "Forwarded": true, "X-Client-Ip": true, "True-Client-Ip": true,
 	"Cf-Connecting-Ip": true, "X-Cluster-Client-Ip": true, "X-Original-Url": true, "X-Rewrite-Url": true, "Proxy": true,
-	HeaderUser: true, "X-Forwarded-Email": true, "X-Forwarded-Groups": true, "X-Forwarded-Preferred-Username": true, "Remote-User": true,
+	HeaderUser: true, HeaderEmail: true, HeaderGroups: true, HeaderVisitor: true, "X-Forwarded-Preferred-Username": true, "Remote-User": true,
 	HeaderFailed: true, HeaderKeyWanted: true,
 }
 
@@ -55,7 +77,11 @@ var ClientHeaders = map[string]bool{
 // take it for one that the gateway sets, as CGI does where there is a low line for a hyphen. Apps
 // take Proxy for the variable HTTP_PROXY (https://httpoxy.org).
 func Dropped(name string) bool {
-	return ClientHeaders[http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))]
+	return ClientHeaders[canonical(name)]
+}
+
+func canonical(name string) string {
+	return http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
 }
 
 // Stays reports whether an answer may go on for long: it has no known length, or its connection is

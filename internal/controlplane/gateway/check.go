@@ -33,7 +33,7 @@ func (g *Gateway) Check(ctx context.Context, host, path string) error {
 	v := newVisit(r)
 	g.checked(v, r)
 	switch v.failed {
-	case "", denied.word, unauthorized.word, tooMany.word: // what the App demands of its visitors
+	case "", denied.word, unauthorized.word, tooMany.word, signIn.word: // what the App demands of its visitors
 		return nil
 	case gatewaywire.NotReady:
 		return errors.New("no pod of the App accepts connections at its port; let the App listen there, at all addresses")

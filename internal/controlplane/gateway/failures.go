@@ -61,6 +61,14 @@ var (
 		"The application does not let in your address.", "ask the application's owner to add your address to ingress.visitors.allowFrom", 0}
 	unauthorized = failure{http.StatusUnauthorized, gatewaywire.Unauthorized, "Sign in",
 		"The application wants a user's name and password.", "send both by HTTP basic authentication", 0}
+	signIn = failure{http.StatusUnauthorized, gatewaywire.SignIn, "Sign in",
+		"The application wants its visitors to sign in.", "open its address in a browser, or send a service token in Pipeops-Service-Token", 0}
+	signInFailed = failure{http.StatusUnauthorized, gatewaywire.SignInFailed, "You are not signed in",
+		"The sign-in was not completed: it took too long, began in another browser, or was refused.", "open the application's address and sign in again", 0}
+	notAdmitted = failure{http.StatusForbidden, gatewaywire.NotAdmitted, "You are not let in",
+		"The application does not let in this account.", "sign in with another account, or ask the application's owner to add yours to ingress.visitors.signIn", 0}
+	providerAway = failure{http.StatusServiceUnavailable, gatewaywire.ProviderAway, "You cannot sign in now",
+		"The identity provider of the application does not answer as it should.", "try again in a moment", 10 * time.Second}
 	tooLarge = failure{http.StatusRequestEntityTooLarge, gatewaywire.TooLarge, "The request is too large",
 		"The application does not take a body of this size.", "send less at a time", 0}
 	slowBody = failure{http.StatusRequestTimeout, "slow-body", "The request did not arrive",
@@ -80,6 +88,7 @@ var agentFailures = map[string]failure{
 	gatewaywire.Starting: starting, gatewaywire.NoRoute: noRoute, gatewaywire.Ambiguous: ambiguous, gatewaywire.NotReady: notReady, gatewaywire.Unreachable: badGateway,
 	gatewaywire.TimedOut: timedOut, gatewaywire.Busy: busy,
 	gatewaywire.Denied: denied, gatewaywire.Unauthorized: unauthorized, gatewaywire.TooMany: tooMany, gatewaywire.TooLarge: tooLarge,
+	gatewaywire.SignIn: signIn, gatewaywire.SignInFailed: signInFailed, gatewaywire.NotAdmitted: notAdmitted, gatewaywire.ProviderAway: providerAway,
 }
 
 //go:embed page.html
@@ -105,6 +114,8 @@ func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, f failure) {
 	switch {
 	case slices.Contains(unread, f.status) && r.ProtoMajor == 1:
 		h.Set("Connection", "close")
+	case f == signIn || f == signInFailed: // RFC 9110, section 15.5.2, wants one; no browser asks for a password by this one
+		h.Set("WWW-Authenticate", `PipeOps-Sign-In realm="`+quotable(normal(r.Host))+`"`)
 	case f.status == http.StatusUnauthorized: // RFC 7617, section 2
 		h.Set("WWW-Authenticate", `Basic realm="`+quotable(normal(r.Host))+`", charset="UTF-8"`)
 	case f.status == http.StatusMethodNotAllowed: // RFC 9110, section 15.5.6

@@ -1,0 +1,145 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/gateway/signin"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+const (
+	// maxSignIns is how many sign-ins wait for their identity provider at a time, and signInsEach
+	// of one host. providerTimeout bounds how long each waits.
+	maxSignIns, signInsEach = 256, 32
+	providerTimeout         = 15 * time.Second
+	// toldEvery is how often a route logs that its identity provider failed.
+	toldEvery = time.Minute
+)
+
+// gates returns the guards of a host's routes that have visitors sign in.
+func (t table) gates(host string) (guards []*guard) {
+	for _, name := range []string{host, wildcardOf(host)} {
+		for _, r := range t[name] {
+			if r.guard != nil && r.guard.gate != nil {
+				guards = append(guards, r.guard)
+			}
+		}
+	}
+	return guards
+}
+
+// admitSignedIn is admit for a route that has visitors sign in.
+func (h *Handler) admitSignedIn(g *guard, r *http.Request, peer netip.Prefix) (status int, word string) {
+	now := time.Now()
+	if r.Header.Get(signin.HeaderToken) != "" && g.wrong.Wait(peer, now) > 0 {
+		return http.StatusTooManyRequests, gatewaywire.TooMany
+	}
+	verdict, err := g.gate.Admit(r, hostOf(r), now)
+	switch {
+	case err != nil:
+		h.log.Error().Err(err).Str("host", r.Host).Msg("failed to sign a statement about a visitor")
+		return http.StatusBadGateway, gatewaywire.Unreachable
+	case verdict == signin.Admitted:
+		return 0, ""
+	case verdict == signin.WrongToken:
+		g.wrong.Failed(peer, now)
+	}
+	return http.StatusUnauthorized, gatewaywire.SignIn
+}
+
+// beginSignIn sends a visitor to the identity provider.
+func (h *Handler) beginSignIn(w http.ResponseWriter, r, in *http.Request, g *guard, host string) {
+	h.atProvider(w, r, g, host, func(ctx context.Context) error { return g.gate.Begin(ctx, w, in, host, time.Now()) })
+}
+
+// atProvider calls an identity provider, and answers the request if that fails.
+func (h *Handler) atProvider(w http.ResponseWriter, r *http.Request, g *guard, host string, call func(context.Context) error) (failed bool) {
+	leave, ok := h.signIns.Enter(host)
+	if !ok {
+		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Busy, nil)
+		return false
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
+	defer cancel()
+	err := call(ctx)
+	if err == nil {
+		return false
+	}
+	status, word := http.StatusUnauthorized, gatewaywire.SignInFailed
+	switch {
+	case problem.Is(err, problem.Forbidden):
+		status, word = http.StatusForbidden, gatewaywire.NotAdmitted
+	case problem.Is(err, problem.Unavailable):
+		status, word = http.StatusServiceUnavailable, gatewaywire.ProviderAway
+	}
+	h.tell(g, host, word, err)
+	h.answer(w, r, status, word, err)
+	return word == gatewaywire.SignInFailed
+}
+
+// tell logs why a sign-in failed, though not each time: visitors cause it.
+func (h *Handler) tell(g *guard, host, word string, err error) {
+	now, told := time.Now().Unix(), g.told.Load()
+	if word != gatewaywire.NotAdmitted && now-told >= int64(toldEvery.Seconds()) && g.told.CompareAndSwap(told, now) {
+		h.log.Warn().Err(err).Str("host", host).Msg("a visitor's sign-in failed")
+	}
+}
+
+// ownPage answers what is below the path that the agent has for itself at a host with sign-in.
+func (h *Handler) ownPage(w http.ResponseWriter, r *http.Request, host string, guards []*guard) {
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	switch path := r.URL.Path; {
+	case path == signin.CallbackPath && r.Method == http.MethodGet:
+		h.endSignIn(w, r, host, guards)
+	case path == signin.KeysPath && reads:
+		h.visitorKeys(w, r, host, guards[0])
+	case path == signin.SignOutPath && (reads || r.Method == http.MethodPost):
+		gates := make([]*signin.Gate, 0, len(guards))
+		for _, g := range guards {
+			gates = append(gates, g.gate)
+		}
+		signin.SignOut(w, host, gates)
+	default:
+		h.answer(w, r, http.StatusNotFound, gatewaywire.NoRoute, nil)
+	}
+}
+
+// endSignIn signs a visitor in who has returned from the identity provider.
+func (h *Handler) endSignIn(w http.ResponseWriter, r *http.Request, host string, guards []*guard) {
+	for _, g := range guards {
+		back, ok := g.gate.Returned(r, host, time.Now())
+		if !ok {
+			continue
+		}
+		peer, status, word := g.within(r)
+		if status == 0 && g.wrong.Wait(peer, time.Now()) > 0 {
+			status, word = http.StatusTooManyRequests, gatewaywire.TooMany
+		}
+		if status != 0 {
+			h.answer(w, r, status, word, nil)
+			return
+		}
+		if h.atProvider(w, r, g, host, func(ctx context.Context) error { return back.Finish(ctx, w, time.Now()) }) {
+			g.wrong.Failed(peer, time.Now())
+		}
+		return
+	}
+	h.answer(w, r, http.StatusUnauthorized, gatewaywire.SignInFailed, nil)
+}
+
+// visitorKeys answers with the keys that verify what Apps are told of visitors.
+func (h *Handler) visitorKeys(w http.ResponseWriter, r *http.Request, host string, g *guard) {
+	keys, err := g.gate.Keys(host)
+	if err != nil {
+		h.answer(w, r, http.StatusBadGateway, gatewaywire.Unreachable, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/jwk-set+json")
+	w.Header().Set("Cache-Control", "public, max-age=300")
+	_, _ = w.Write(keys)
+}
