@@ -217,7 +217,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		Namespace: a.opts.Config.Namespace, Namespaces: a.opts.Config.Namespaces,
 		Stabilization: new(app.StabilizationFor(a.opts.Config.Stabilization)),
 		Announce:      sendEvents(control), Contents: a.kube.Contents(), Replica: a.replica, Routed: a.routes.Changed(),
-		DirectAddresses: a.opts.Config.DirectAddresses,
+		DirectAddresses: a.opts.Config.DirectAddresses, SignIn: a.signIn(),
 		Led: func() {
 			a.beat.Raise()
 			a.checkup.due.Raise()

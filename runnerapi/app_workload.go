@@ -51,10 +51,22 @@ type Ingress struct {
 //
 // +kubebuilder:object:generate=true
 type Visitors struct {
-	AllowFrom         []string `json:"allowFrom,omitempty" maxItems:"64" maxLength:"43" doc:"Addresses, and networks in CIDR form, from which visitors are let in; from everywhere when absent."`
-	BasicAuthSecret   string   `json:"basicAuthSecret,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret whose key auth is a file as htpasswd writes it. Visitors sign in by HTTP basic authentication. The App gets the user's name as X-Forwarded-User, and no password."`
-	RequestsPerSecond int32    `json:"requestsPerSecond,omitempty" minimum:"1" maximum:"100000" doc:"Of each address, with bursts of five times as many; unlimited when absent."`
-	MaxBodyBytes      int64    `json:"maxBodyBytes,omitempty" minimum:"1" maximum:"1099511627776" doc:"Largest body of a request; unlimited when absent."`
+	AllowFrom           []string `json:"allowFrom,omitempty" maxItems:"64" maxLength:"43" doc:"Addresses, and networks in CIDR form, from which visitors are let in; from everywhere when absent."`
+	BasicAuthSecret     string   `json:"basicAuthSecret,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret whose key auth is a file as htpasswd writes it. Visitors sign in by HTTP basic authentication. The App gets the user's name as X-Forwarded-User, and no password."`
+	SignIn              *SignIn  `json:"signIn,omitempty" doc:"Visitors sign in with a browser, at an identity provider that speaks OpenID Connect."`
+	ServiceTokensSecret string   `json:"serviceTokensSecret,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret with tokens for clients without a browser: each key is a client's name, each value a token of 32 to 1024 characters, sent in the header Pipeops-Service-Token. With signIn, either lets in."`
+	RequestsPerSecond   int32    `json:"requestsPerSecond,omitempty" minimum:"1" maximum:"100000" doc:"Of each address, with bursts of five times as many; unlimited when absent."`
+	MaxBodyBytes        int64    `json:"maxBodyBytes,omitempty" minimum:"1" maximum:"1099511627776" doc:"Largest body of a request; unlimited when absent."`
+}
+
+// SignIn is where visitors sign in, and who of them is let in: a person with one of the emails or one
+// of the groups.
+//
+// +kubebuilder:object:generate=true
+type SignIn struct {
+	Secret string   `json:"secret,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret of the identity provider, with the keys issuer, client-id and client-secret, and if need be ca.crt and groups-claim. The control plane's own provider when absent."`
+	Emails []string `json:"emails,omitempty" maxItems:"32" maxLength:"254" doc:"Addresses that the provider has verified; *@DOMAIN is all of a domain, and * everyone whom the provider knows." example:"[\"*@example.com\"]"`
+	Groups []string `json:"groups,omitempty" maxItems:"32" maxLength:"100" doc:"Names of the provider's groups, of its claim groups."`
 }
 
 // IngressHost is one host name, or a path of it.

@@ -77,6 +77,9 @@ type ObjectIntent struct {
 	Public string
 	// Protected reports that it is an App which does not let in every visitor.
 	Protected bool
+	// SignedIn reports that it is an App whose visitors have to sign in at an identity provider, or
+	// need a service token.
+	SignedIn bool
 	// Annotations are the annotation keys of the object and of what it creates, such as pods.
 	Annotations []NameIntent
 	// Placement is how its pods choose their nodes and their priority, as nodeSelector/KEY,

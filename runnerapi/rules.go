@@ -129,9 +129,9 @@ var ingressRules = []Rule{
 		},
 	},
 	{
-		"ingress.visitors", "give allowFrom, basicAuthSecret, requestsPerSecond or maxBodyBytes",
+		"ingress.visitors", "give allowFrom, basicAuthSecret, signIn, serviceTokensSecret, requestsPerSecond or maxBodyBytes",
 		noVisitors + `[has(self.ingress.visitors.allowFrom) && size(self.ingress.visitors.allowFrom) > 0, has(self.ingress.visitors.basicAuthSecret), ` +
-			`has(self.ingress.visitors.requestsPerSecond), has(self.ingress.visitors.maxBodyBytes)].exists(x, x)`,
+			`has(self.ingress.visitors.signIn), has(self.ingress.visitors.serviceTokensSecret), has(self.ingress.visitors.requestsPerSecond), has(self.ingress.visitors.maxBodyBytes)].exists(x, x)`,
 		func(s AppSpec) bool { return s.visitors() == nil || !s.visitors().empty() },
 	},
 	{
@@ -142,6 +142,29 @@ var ingressRules = []Rule{
 		},
 	},
 	{
+		"ingress.visitors.basicAuthSecret", "signIn and serviceTokensSecret are other ways to sign in: leave out basicAuthSecret, or both of them",
+		noVisitors + `!has(self.ingress.visitors.basicAuthSecret) || !has(self.ingress.visitors.signIn) && !has(self.ingress.visitors.serviceTokensSecret)`,
+		func(s AppSpec) bool {
+			return s.visitors() == nil || s.visitors().BasicAuthSecret == "" || s.signIn() == nil && s.visitors().ServiceTokensSecret == ""
+		},
+	},
+	{
+		"ingress.visitors.signIn", "give emails or groups: who of those that sign in is let in",
+		noSignIn + `has(self.ingress.visitors.signIn.emails) && size(self.ingress.visitors.signIn.emails) > 0 || ` +
+			`has(self.ingress.visitors.signIn.groups) && size(self.ingress.visitors.signIn.groups) > 0`,
+		func(s AppSpec) bool { return s.signIn() == nil || len(s.signIn().Emails)+len(s.signIn().Groups) > 0 },
+	},
+	{
+		"ingress.visitors.signIn.emails", "an entry is neither an address, nor *@ with a domain, nor *",
+		noSignIn + `!has(self.ingress.visitors.signIn.emails) || self.ingress.visitors.signIn.emails.all(e, e.matches('` + emailPattern + `'))`,
+		func(s AppSpec) bool { return s.signIn() == nil || every(s.signIn().Emails, emailRegexp.MatchString) },
+	},
+	{
+		"ingress.visitors.signIn.groups", "an entry is empty, or has a comma or a control character",
+		noSignIn + `!has(self.ingress.visitors.signIn.groups) || self.ingress.visitors.signIn.groups.all(g, g.matches('` + groupPattern + `'))`,
+		func(s AppSpec) bool { return s.signIn() == nil || every(s.signIn().Groups, groupRegexp.MatchString) },
+	},
+	{
 		"ingress.visitors", "the gateway alone serves an App with visitors: leave out class and tlsSecret",
 		noVisitors + `!has(self.ingress.class) && (!has(self.ingress.hosts) || self.ingress.hosts.all(h, !has(h.tlsSecret)))`,
 		func(s AppSpec) bool {
@@ -150,7 +173,15 @@ var ingressRules = []Rule{
 	},
 }
 
-const noVisitors = `!has(self.ingress) || !has(self.ingress.visitors) || `
+const (
+	noVisitors = `!has(self.ingress) || !has(self.ingress.visitors) || `
+	noSignIn   = noVisitors + `!has(self.ingress.visitors.signIn) || `
+	// Emails and groups of visitors, which become headers with commas between.
+	emailPattern = `^([*]|([*]|[^@*,[:space:][:cntrl:]]+)@[^@*,[:space:][:cntrl:]]+)$`
+	groupPattern = `^[^,[:cntrl:]]+$`
+)
+
+var emailRegexp, groupRegexp = regexp.MustCompile(emailPattern), regexp.MustCompile(groupPattern)
 
 const (
 	hasSurge       = `has(self.update) && has(self.update.maxSurge)`

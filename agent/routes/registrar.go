@@ -219,7 +219,7 @@ func (r *Registrar) serve(ctx context.Context, engine *app.Engine, to access, th
 			return nil, err
 		}
 	}
-	theirs.secrets = slices.ContainsFunc(routes, func(r ingress.Route) bool { return r.Secret != "" })
+	theirs.secrets = slices.ContainsFunc(routes, func(r ingress.Route) bool { return len(r.Secrets) > 0 })
 	if theirs.met || to.closed() || r.Public.Known() { // else the hosts below the gateway's domain are not known yet
 		r.Public.Set(backendsOf(routes))
 	}

@@ -77,6 +77,8 @@ type Config struct {
 	Stabilization *diagnose.Stabilization
 	// DirectAddresses are networks whose load balancers count as public.
 	DirectAddresses []netip.Prefix
+	// SignIn is how visitors of Apps sign in.
+	SignIn ingress.SignIn
 	// Sizing is how right-sizing measures; the zero value for the defaults.
 	Sizing sizing.Timing
 }
@@ -163,7 +165,7 @@ func (e *Engine) makeParts(rc *rest.Config, core *corev1client.CoreV1Client, opt
 	e.Reader = logs.New(e.store, core, log, e.clock)
 	e.Executor = exec.New(e.store, rc, core.RESTClient())
 	e.Router = ingress.New(e.store, core.RESTClient(), optional, e.election.Leads, e.routed, log, e.clock)
-	e.DirectAddresses = e.cfg.DirectAddresses
+	e.DirectAddresses, e.Router.SignIn = e.cfg.DirectAddresses, e.cfg.SignIn
 	e.sender = events.New(e.store, e.election, e.cfg.Namespace, e.cfg.Announce, log)
 	e.sizer = sizing.New(e.store, e.cfg.Sizing, e.election.Leads, log, e.clock)
 	e.collector = evidence.New(e.store, core, podport.NewReach(podport.Forwarder{Config: rc, Core: core.RESTClient()}),

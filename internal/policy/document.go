@@ -66,7 +66,8 @@ type Rule struct {
 	// their host below the gateway's domain though hosts does not name it. Absent, hosts decides.
 	Public *bool `json:"public,omitempty"`
 	// Visitors set to "required" allows what is reached from outside only for Apps whose
-	// ingress.visitors does not let in everyone.
+	// ingress.visitors does not let in everyone, and "sign-in" only for those whose
+	// ingress.visitors.signIn does not.
 	Visitors string `json:"visitors,omitempty"`
 	// Annotations are patterns of the keys that objects may have, besides harmless ones.
 	Annotations []string `json:"annotations,omitzero"`
@@ -120,8 +121,9 @@ type Chart struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// required is the only value of Audit, which refuses commands without a record, and of Visitors.
-const required = "required"
+// required is the only value of Audit, which refuses commands without a record, and one of
+// Visitors, beside signIn.
+const required, signIn = "required", "sign-in"
 
 // The sets of commands.
 const (

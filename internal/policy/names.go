@@ -110,7 +110,7 @@ func (r ruling) host(h runnerapi.NameIntent) error {
 func (r ruling) visitors(o runnerapi.ObjectIntent) error {
 	var at runnerapi.NameIntent
 	switch {
-	case r.Visitors == "" || o.Protected:
+	case r.Visitors == "" || r.Visitors == required && o.Protected || o.SignedIn:
 		return nil
 	case o.Public != "":
 		at = runnerapi.NameIntent{Field: o.Public, Name: "the App's host below the gateway's domain"}
@@ -121,7 +121,10 @@ func (r ruling) visitors(o runnerapi.ObjectIntent) error {
 	default:
 		return nil
 	}
-	return r.refuse(at.Field, "visitors", "lets nothing be reached from outside but Apps whose ingress.visitors has allowFrom (no wider than /8, or /16 of IPv6) or basicAuthSecret, so not %.253s", at.Name)
+	if r.Visitors == signIn {
+		return r.refuse(at.Field, "visitors", "lets nothing be reached from outside but Apps whose ingress.visitors has signIn (with a secret, not for the email *), so not %.253s", at.Name)
+	}
+	return r.refuse(at.Field, "visitors", "lets nothing be reached from outside but Apps whose ingress.visitors has allowFrom (no wider than /8, or /16 of IPv6), basicAuthSecret, signIn (with a secret, not for the email *) or serviceTokensSecret, so not %.253s", at.Name)
 }
 
 // outside checks a way by which something is reached from outside without a host.

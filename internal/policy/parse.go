@@ -163,7 +163,7 @@ const maxName = 63
 var ruleName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9 ._-]{0,61}[A-Za-z0-9])?$`)
 
 func (c *checking) document(d Document) {
-	c.required("audit", d.Audit)
+	c.oneOf("audit", d.Audit, required)
 	if d.Preset != "" {
 		if wrong := checkPreset(d.Preset); wrong != "" {
 			c.add("preset", "%s", wrong)
@@ -215,7 +215,7 @@ func (c *checking) rule(at string, r Rule) {
 	}
 	c.signers(at+".signers", r)
 	c.imageSigners(at+".imageSigners", r.ImageSigners)
-	c.required(at+".visitors", r.Visitors)
+	c.oneOf(at+".visitors", r.Visitors, required, signIn)
 	c.approval(at+".approval", r.Approval)
 	if r.ApproveUnseen && r.Approval == "" {
 		c.add(at+".approveUnseen", "is about commands that need an approval: set approval")
@@ -232,10 +232,10 @@ func (r Rule) bounded() bool {
 		r.Kinds != nil || r.Rights != nil || r.Lookups != nil || r.Signers != nil || r.ImageSigners != nil || r.Record || r.Approval != ""
 }
 
-// required checks a field that is absent, or has this value.
-func (c *checking) required(field, value string) {
-	if value != "" && value != required {
-		c.add(field, "%.40q is not %q, which is all that it can be", value, required)
+// oneOf checks a field that is absent, or has one of these values.
+func (c *checking) oneOf(field, value string, values ...string) {
+	if value != "" && !slices.Contains(values, value) {
+		c.add(field, "%.40q is not %q, which is all that it can be", value, strings.Join(values, " or "))
 	}
 }
 

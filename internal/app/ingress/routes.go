@@ -21,6 +21,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/gateway/signin"
+	"github.com/pipeops/pipeops-vm-agent/internal/htpasswd"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -48,7 +50,7 @@ type Route struct {
 	HTTP2     bool          // the Service declares HTTP/2 without TLS
 	Within    time.Duration // for the App to begin its answer; zero is the default
 	Visitors  gateway.Visitors
-	Secret    string   // has the users to let in; empty for none. Nothing reports its changes
+	Secrets   []string // decide whom to let in. Nothing reports their changes
 	Warnings  []string // annotations that are ignored
 	Created   time.Time
 }
@@ -61,13 +63,17 @@ type Router struct {
 	now   func() time.Time
 
 	secretTypes secretTypes
-	passwords   passwords
+	passwords   *credentials[htpasswd.File]
+	providers   *credentials[signin.OpenID]
+	tokens      *credentials[signin.Tokens]
 	public      atomic.Pointer[Public] // nil while nothing is known of the gateway
 	leadsToPods atomic.Bool            // a route leads to a Service without its own address
 
 	httpRoutes, grants *appcache.Optional // of the Gateway API
 	// DirectAddresses are networks whose load balancers count as public.
 	DirectAddresses []netip.Prefix
+	// SignIn is how visitors of Apps sign in. It is set before the Router is used.
+	SignIn SignIn
 
 	leads  func() bool // this replica leads
 	routed func()      // routes may have changed
@@ -77,6 +83,7 @@ type Router struct {
 // whether this replica leads, and routed is called when the Router's routes may have changed.
 func New(kept *appcache.Store, core rest.Interface, optional appcache.Sources, leads func() bool, routed func(), log zerolog.Logger, now func() time.Time) *Router {
 	t := &Router{store: kept, core: core, leads: leads, routed: routed, log: log, now: now}
+	t.passwords, t.providers, t.tokens = users(), t.identityProviders(), serviceTokens()
 	t.readGatewayAPI(optional)
 	return t
 }

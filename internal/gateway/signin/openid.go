@@ -24,6 +24,9 @@ const (
 	KeyCA, KeyGroupsClaim                   = "ca.crt", "groups-claim"
 )
 
+// Keys are all of them.
+var Keys = []string{KeyIssuer, KeyClientID, KeyClientSecret, KeyCA, KeyGroupsClaim}
+
 // maxSetting bounds a value of the Secret, in bytes, but that of KeyCA.
 const maxSetting = 2048
 

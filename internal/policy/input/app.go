@@ -44,7 +44,7 @@ func App(s runnerapi.AppSpec) runnerapi.ObjectIntent {
 		if s.Ingress.Public {
 			in.Public = "ingress.public"
 		}
-		in.Protected = s.Ingress.Visitors.Protects()
+		in.Protected, in.SignedIn = s.Ingress.Visitors.Protects(), s.Ingress.Visitors.SignsIn()
 		in.Annotations = named("ingress.annotations", s.Ingress.Annotations)
 	}
 	in.Placement = placementOf(s)
