@@ -15,7 +15,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/events"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/leader"
+	"github.com/pipeops/pipeops-vm-agent/internal/gateway/signin"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -196,7 +198,12 @@ func limitedTo(env *kubetest.Env, namespaces ...string) app.Config {
 
 // everywhere is an Engine that works in all namespaces. Its test must not run beside others.
 func everywhere(env *kubetest.Env) app.Config {
-	return app.Config{RESTConfig: env.Agent, Namespace: kubetest.AgentNamespace, Stabilization: soon()}
+	return app.Config{
+		RESTConfig: env.Agent, Namespace: kubetest.AgentNamespace, Stabilization: soon(),
+		SignIn: ingress.SignIn{Key: func(context.Context) (signin.Key, error) {
+			return signin.KeyOf([]byte("a secret of at least 32 bytes here")), nil
+		}},
+	}
 }
 
 // soon is a stabilization that tests can wait for.

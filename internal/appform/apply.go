@@ -132,7 +132,7 @@ func (f Form) applyPorts(spec *runnerapi.AppSpec, was Form, wrong Errors) {
 }
 
 func (f Form) applyIngress(spec *runnerapi.AppSpec, was Form) {
-	if f.Public == was.Public && f.Hosts == was.Hosts && f.AllowFrom == was.AllowFrom && f.BasicAuth == was.BasicAuth {
+	if f.Public == was.Public && f.Hosts == was.Hosts && f.guard() == was.guard() {
 		return
 	}
 	ingress := runnerapi.Ingress{}
@@ -151,7 +151,7 @@ func (f Form) applyIngress(spec *runnerapi.AppSpec, was Form) {
 			ingress.Hosts = append(ingress.Hosts, h)
 		}
 	}
-	if f.AllowFrom != was.AllowFrom || f.BasicAuth != was.BasicAuth {
+	if f.guard() != was.guard() {
 		ingress.Visitors = f.visitors(ingress.Visitors)
 	}
 	spec.Ingress = &ingress
@@ -166,7 +166,10 @@ func (f Form) visitors(had *runnerapi.Visitors) *runnerapi.Visitors {
 	if had != nil {
 		v = *had
 	}
-	v.AllowFrom, v.BasicAuthSecret = append([]string(nil), Words(f.AllowFrom)...), f.BasicAuth
+	v.AllowFrom, v.BasicAuthSecret, v.ServiceTokensSecret = append([]string(nil), Words(f.AllowFrom)...), f.BasicAuth, f.Tokens
+	if text, to := signInText(v.SignIn); f.SignIn != text || f.SignInTo != to { // else a group with a space stays
+		v.SignIn = f.signIn()
+	}
 	if reflect.ValueOf(v).IsZero() {
 		return nil
 	}
@@ -224,7 +227,7 @@ func Words(text string) []string {
 var fieldOf = []struct{ path, field string }{
 	{"resources.requests.cpu", CPU}, {"resources.limits.cpu", CPULimit}, {"resources.requests.memory", Memory}, {"resources.limits.memory", MemoryLimit},
 	{"probes.readiness.http.port", ProbePort}, {"probes.readiness", ProbePath}, {"ingress.hosts", Hosts},
-	{"ingress.visitors.allowFrom", AllowFrom}, {"ingress.visitors", BasicAuth}, {"ingress", Public},
+	{"ingress.visitors.allowFrom", AllowFrom}, {"ingress.visitors.signIn.secret", SignInTo}, {"ingress.visitors.signIn", SignIn}, {"ingress.visitors.serviceTokensSecret", Tokens}, {"ingress.visitors", BasicAuth}, {"ingress", Public},
 	{"imagePullSecrets", PullSecrets}, {"image", Image}, {"type", Type}, {"schedule.timeZone", TimeZone}, {"schedule", Schedule}, {"replicas", Replicas}, {"ports", Ports},
 	{"command", Command}, {"args", Args}, {"security", AllowRoot},
 }

@@ -20,6 +20,9 @@ const (
 	Hosts       = "hosts"
 	AllowFrom   = "allowFrom"
 	BasicAuth   = "basicAuth"
+	SignIn      = "signIn"
+	SignInTo    = "signInTo"
+	Tokens      = "tokens"
 	EnvName     = "env.name"
 	EnvFrom     = "env.from"
 	EnvValue    = "env.value"
@@ -42,7 +45,8 @@ type Form struct {
 	Image, Type, Replicas              string
 	Schedule, TimeZone                 string
 	Ports, Hosts, AllowFrom            string // several are separated by spaces
-	BasicAuth                          string // a Secret
+	BasicAuth, SignInTo, Tokens        string // Secrets
+	SignIn                             string // emails, and groups as group:NAME
 	Public, AllowRoot                  bool
 	Env                                []Variable
 	Size                               string // the name of a Preset, or Custom
@@ -68,7 +72,7 @@ func Decode(v url.Values) Form {
 	text := func(name string) string { return strings.TrimSpace(v.Get(name)) }
 	f := Form{
 		Image: text(Image), Type: text(Type), Schedule: text(Schedule), TimeZone: text(TimeZone), Replicas: text(Replicas),
-		Ports: text(Ports), Hosts: text(Hosts), AllowFrom: text(AllowFrom), BasicAuth: text(BasicAuth), Public: v.Get(Public) == "true", AllowRoot: v.Get(AllowRoot) == "true",
+		Ports: text(Ports), Hosts: text(Hosts), AllowFrom: text(AllowFrom), BasicAuth: text(BasicAuth), SignIn: text(SignIn), SignInTo: text(SignInTo), Tokens: text(Tokens), Public: v.Get(Public) == "true", AllowRoot: v.Get(AllowRoot) == "true",
 		Size: text(Size), CPU: text(CPU), CPULimit: text(CPULimit), Memory: text(Memory), MemoryLimit: text(MemoryLimit),
 		ProbePath: text(ProbePath), ProbePort: text(ProbePort),
 		Command: lines(v.Get(Command)), Args: lines(v.Get(Args)), PullSecrets: text(PullSecrets),
@@ -113,7 +117,8 @@ func Of(s runnerapi.AppSpec) Form {
 	if s.Ingress != nil {
 		f.Public = s.Ingress.Public
 		if v := s.Ingress.Visitors; v != nil {
-			f.AllowFrom, f.BasicAuth = strings.Join(v.AllowFrom, " "), v.BasicAuthSecret
+			f.AllowFrom, f.BasicAuth, f.Tokens = strings.Join(v.AllowFrom, " "), v.BasicAuthSecret, v.ServiceTokensSecret
+			f.SignIn, f.SignInTo = signInText(v.SignIn)
 		}
 		for _, h := range s.Ingress.Hosts {
 			hosts = append(hosts, h.Host+h.Path)

@@ -85,6 +85,18 @@ func TestForm_FillsASpecIn(t *testing.T) {
 	assert.Equal(t, &runnerapi.Visitors{AllowFrom: []string{"203.0.113.0/24", "192.0.2.1"}, BasicAuthSecret: "users", RequestsPerSecond: 5}, guarded.Ingress.Visitors)
 	guarded.Ingress.Visitors.RequestsPerSecond = 0
 	f = appform.Of(guarded)
+	f.BasicAuth, f.SignIn, f.SignInTo, f.Tokens = "", "anna@example.com, group:shop", "web", "tokens"
+	signed, wrong := f.Apply(guarded)
+	require.Empty(t, wrong)
+	assert.Equal(t, &runnerapi.SignIn{Secret: "web", Emails: []string{"anna@example.com"}, Groups: []string{"shop"}}, signed.Ingress.Visitors.SignIn)
+	assert.Equal(t, "tokens", signed.Ingress.Visitors.ServiceTokensSecret)
+	signed.Ingress.Visitors.SignIn.Groups = []string{"Domain Admins"}
+	f = appform.Of(signed)
+	f.Tokens = ""
+	signed, wrong = f.Apply(signed)
+	require.Empty(t, wrong)
+	assert.Equal(t, []string{"Domain Admins"}, signed.Ingress.Visitors.SignIn.Groups, "what a form cannot show stays")
+	f = appform.Of(guarded)
 	f.AllowFrom, f.BasicAuth = "", ""
 	spec, wrong = f.Apply(guarded)
 	require.Empty(t, wrong)
@@ -123,8 +135,10 @@ func TestForm_NamesAllWrongFields(t *testing.T) {
 func TestFieldOf(t *testing.T) {
 	for path, field := range map[string]string{
 		"image": appform.Image, "imagePullSecrets[0]": appform.PullSecrets, "ports[0].port": appform.Ports, "env[3].secret.name": "env.3",
-		"ingress": appform.Public, "ingress.hosts[0].host": appform.Hosts, "ingress.visitors.allowFrom": appform.AllowFrom, "ingress.visitors.basicAuthSecret": appform.BasicAuth, "resources.limits.memory": appform.MemoryLimit,
-		"body.spec.replicas": appform.Replicas, "initContainers[0].env[0]": "", "volumes": "",
+		"ingress": appform.Public, "ingress.hosts[0].host": appform.Hosts, "ingress.visitors.allowFrom": appform.AllowFrom, "ingress.visitors.basicAuthSecret": appform.BasicAuth,
+		"ingress.visitors.signIn.emails[0]": appform.SignIn, "ingress.visitors.signIn.secret": appform.SignInTo, "ingress.visitors.serviceTokensSecret": appform.Tokens,
+		"resources.limits.memory": appform.MemoryLimit,
+		"body.spec.replicas":      appform.Replicas, "initContainers[0].env[0]": "", "volumes": "",
 	} {
 		assert.Equal(t, field, appform.FieldOf(path), path)
 	}

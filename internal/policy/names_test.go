@@ -184,6 +184,18 @@ func TestPolicy_Visitors(t *testing.T) {
 	require.NoError(t, p.Decide(set(runnerapi.ObjectIntent{})))
 	refusal(t, p.Decide(set(runnerapi.ObjectIntent{Hosts: []runnerapi.NameIntent{{Field: "spec.rules[0].host", Name: "a.example.com"}}})))
 	refusal(t, p.Decide(set(runnerapi.ObjectIntent{Outside: []runnerapi.NameIntent{{Field: "spec.type", Name: "NodePort"}}})))
+	p = load(t, "rules: [{name: some, visitors: sign-in}]")
+	people := &runnerapi.SignIn{Emails: []string{"*@example.com"}}
+	everyone := &runnerapi.SignIn{Emails: []string{"*"}}
+	for _, v := range []*runnerapi.Visitors{{SignIn: people}, {SignIn: everyone}, {SignIn: people, ServiceTokensSecret: "tokens"}} {
+		require.NoError(t, p.Decide(app(runnerapi.Ingress{Hosts: hosts, Visitors: v})))
+	}
+	anywhere := &runnerapi.SignIn{Secret: "mine", Emails: []string{"*"}}
+	for _, v := range []*runnerapi.Visitors{nil, office, {BasicAuthSecret: "users"}, {ServiceTokensSecret: "tokens"}, {SignIn: anywhere}, {SignIn: anywhere, ServiceTokensSecret: "tokens"}} {
+		e := problemtest.Of(t, p.Decide(app(runnerapi.Ingress{Hosts: hosts, Visitors: v})), "has signIn")
+		assert.Contains(t, e.Fix, "rules[0].visitors")
+	}
+
 	_, err := policy.Parse([]byte("rules: [{name: a, visitors: yes please}]"))
 	assert.Equal(t, "rules[0].visitors", problemtest.Of(t, err, "no value").Field)
 }

@@ -38,6 +38,8 @@ type SpecFlags struct {
 	public     bool
 	allowFrom  []string
 	basicAuth  string
+	signIn     runnerapi.SignIn
+	tokens     string
 	asRoot     bool
 	restartOn  []string
 	sizing     string
@@ -58,6 +60,10 @@ func (f *SpecFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.hosts, "host", nil, "host name of yours at which the gateway or the cluster's ingress serves the first port, as HOST[/PATH]; may be repeated")
 	fl.StringArrayVar(&f.allowFrom, "allow-from", nil, "let in visitors from this address or network alone, as 203.0.113.0/24; may be repeated")
 	fl.StringVar(&f.basicAuth, "basic-auth-secret", "", "let in visitors with a user and password alone; the Secret's key auth has a file that htpasswd wrote")
+	fl.StringArrayVar(&f.signIn.Emails, "sign-in-email", nil, "let in visitors who sign in with this address, as anna@example.com or *@example.com; may be repeated")
+	fl.StringArrayVar(&f.signIn.Groups, "sign-in-group", nil, "let in visitors who sign in and are in this group of the identity provider; may be repeated")
+	fl.StringVar(&f.signIn.Secret, "sign-in-secret", "", "Secret of the identity provider, with the keys issuer, client-id and client-secret (the control plane's provider)")
+	fl.StringVar(&f.tokens, "service-tokens-secret", "", "let in clients with a token of this Secret in the header Pipeops-Service-Token; each key is a client's name")
 	fl.StringVar(&f.tlsSecret, "tls-secret", "", "TLS secret with the certificate of each --host")
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions( // fails for an unknown flag only
 		workloads, cobra.ShellCompDirectiveNoFileComp))
@@ -221,9 +227,9 @@ func (f *SpecFlags) applyHosts(spec *runnerapi.AppSpec) error {
 	if len(f.hosts) == 0 && f.tlsSecret != "" {
 		return errors.New("--tls-secret: of which host? Give --host")
 	}
-	guarded := len(f.allowFrom) > 0 || f.basicAuth != ""
+	guarded := len(f.allowFrom) > 0 || f.basicAuth != "" || f.tokens != "" || f.signsIn()
 	if guarded && spec.Ingress == nil && len(f.hosts) == 0 && !f.public {
-		return errors.New("--allow-from and --basic-auth-secret: of what? Give --public or --host")
+		return errors.New("--allow-from, --basic-auth-secret, --sign-in-email, --sign-in-group, --sign-in-secret and --service-tokens-secret: of what? Give --public or --host")
 	}
 	if len(f.hosts) == 0 && !f.public && !guarded {
 		return nil
@@ -258,7 +264,25 @@ func (f *SpecFlags) visitors(of *runnerapi.Visitors) *runnerapi.Visitors {
 		out.AllowFrom = f.allowFrom
 	}
 	out.BasicAuthSecret = cmp.Or(f.basicAuth, out.BasicAuthSecret)
+	out.ServiceTokensSecret = cmp.Or(f.tokens, out.ServiceTokensSecret)
+	if !f.signsIn() {
+		return &out
+	}
+	signIn := runnerapi.SignIn{}
+	if out.SignIn != nil {
+		signIn = *out.SignIn
+	}
+	if len(f.signIn.Emails)+len(f.signIn.Groups) > 0 {
+		signIn.Emails, signIn.Groups = f.signIn.Emails, f.signIn.Groups
+	}
+	signIn.Secret = cmp.Or(f.signIn.Secret, signIn.Secret)
+	out.SignIn = &signIn
 	return &out
+}
+
+// signsIn reports whether a flag says how visitors sign in.
+func (f *SpecFlags) signsIn() bool {
+	return len(f.signIn.Emails)+len(f.signIn.Groups) > 0 || f.signIn.Secret != ""
 }
 
 func (f *SpecFlags) applySchedule(spec *runnerapi.AppSpec) {
