@@ -28,7 +28,8 @@ func TestForm_KeepsAllSpecs(t *testing.T) {
 func sent(f appform.Form) url.Values {
 	v := url.Values{
 		appform.Image: {f.Image}, appform.Type: {f.Type}, appform.Schedule: {f.Schedule}, appform.TimeZone: {f.TimeZone}, appform.Replicas: {f.Replicas},
-		appform.Ports: {f.Ports}, appform.Hosts: {f.Hosts}, appform.AllowFrom: {f.AllowFrom}, appform.BasicAuth: {f.BasicAuth}, appform.Size: {f.Size},
+		appform.Ports: {f.Ports}, appform.Hosts: {f.Hosts}, appform.AllowFrom: {f.AllowFrom}, appform.BasicAuth: {f.BasicAuth},
+		appform.SignIn: {f.SignIn}, appform.SignInTo: {f.SignInTo}, appform.Tokens: {f.Tokens}, appform.Size: {f.Size},
 		appform.CPU: {f.CPU}, appform.CPULimit: {f.CPULimit}, appform.Memory: {f.Memory}, appform.MemoryLimit: {f.MemoryLimit},
 		appform.ProbePath: {f.ProbePath}, appform.ProbePort: {f.ProbePort}, appform.Command: {f.Command}, appform.Args: {f.Args}, appform.PullSecrets: {f.PullSecrets},
 	}

@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"strconv"
+	"strings"
 )
 
 // Key is a secret of an agent, which its replicas share. Printing it shows nothing of it.
@@ -65,7 +66,7 @@ func (s sealer) seal(text []byte, beside string) string {
 
 func (s sealer) open(sealed, beside string) ([]byte, bool) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
-	if err != nil {
+	if err != nil || strings.ContainsAny(sealed, "\r\n") { // which the decoder skips
 		return nil, false
 	}
 	text, err := s.aead.Open(nil, nil, raw, []byte(beside))
