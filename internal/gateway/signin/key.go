@@ -6,7 +6,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/hkdf"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"strconv"
@@ -83,6 +82,3 @@ func (k Key) signingKey(host string) *ecdsa.PrivateKey {
 		}
 	}
 }
-
-// newSecret returns a secret for a browser.
-func newSecret() string { return rand.Text() }

@@ -2,6 +2,7 @@ package signin
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -29,6 +30,8 @@ const (
 	// maxReturn bounds the target to which a visitor returns, in bytes, so that a state has at most
 	// MaxState. From a longer one, the visitor returns to the first page.
 	maxReturn = 1024
+	// minSecret and maxSecret bound the secret of a browser, in bytes; rand.Text returns 26.
+	minSecret, maxSecret = 26, 64
 )
 
 // Reserved reports whether the agent answers a path itself.
@@ -61,8 +64,8 @@ func (d *Demand) states(host string) sealer { return d.Key.sealer("state", host,
 // Begin redirects a browser to the provider. in is the request as net/http gave it.
 func (g *Gate) Begin(ctx context.Context, w http.ResponseWriter, in *http.Request, host string, now time.Time) error {
 	secret := cookieOf(in.Header, browserCookie)
-	if len(secret) != len(newSecret()) {
-		secret = newSecret()
+	if len(secret) < minSecret || len(secret) > maxSecret {
+		secret = rand.Text()
 	}
 	p := pending{At: authority(in.Host, host), To: gatewaywire.Target(in), Expires: now.Add(signInFor).Unix()}
 	if len(p.To) > maxReturn || !strings.HasPrefix(p.To, "/") {
