@@ -33,7 +33,8 @@ type Route struct {
 	URL         string           `json:"url"`
 	Host        string           `json:"host"`
 	Path        string           `json:"path"`
-	PathType    string           `json:"pathType" enum:"Prefix,Exact,ImplementationSpecific" doc:"As in an Ingress."`
+	PathType    string           `json:"pathType" enum:"Prefix,Exact,ImplementationSpecific,RegularExpression" doc:"As in an Ingress, or RegularExpression: path has one of RE2 that matches the whole path."`
+	Conditions  string           `json:"conditions,omitempty" doc:"What an HTTPRoute demands of a request beside its host and path: method, headers and parameters of the query." example:"GET, header X-Env=\"canary\""`
 	Namespace   string           `json:"namespace"`
 	App         string           `json:"app,omitempty" doc:"Absent for a route of a chart, a set of manifests or a Git source."`
 	Service     string           `json:"service,omitempty" doc:"Name of the Service, after its namespace and a slash if that is another one. Absent for a route that the gateway cannot carry."`

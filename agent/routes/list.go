@@ -53,7 +53,7 @@ func (l List) List(ctx context.Context) ([]runnerapi.Route, error) {
 // routeOf returns a route as Runners see it. unknown is why the state is not known.
 func routeOf(r ingress.Route, to access, state controlapi.RoutesState, unknown error) runnerapi.Route {
 	out := runnerapi.Route{
-		URL: "https://" + r.Host + r.Path, Host: r.Host, Path: r.Path, PathType: r.PathType, Namespace: r.App.Namespace, App: r.App.Name,
+		URL: "https://" + r.Host + r.Path, Host: r.Host, Path: r.Path, PathType: r.PathType, Conditions: r.Conditions.String(), Namespace: r.App.Namespace, App: r.App.Name,
 		Service: r.Service, Port: r.Port, State: runnerapi.RouteSuspended, Mode: runnerapi.RouteTunnel, Warnings: r.Warnings,
 	}
 	host, known := hostStatus(state, r.Host)

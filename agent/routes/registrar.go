@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
@@ -234,7 +236,8 @@ func backendsOf(routes []ingress.Route) []gateway.Route {
 			continue
 		}
 		backends = append(backends, gateway.Route{
-			Host: r.Host, Path: r.Path, PathType: r.PathType, Addresses: r.Addresses, Endpoint: r.Endpoint, HTTP2: r.HTTP2, Created: r.Created, Within: r.Within, Visitors: r.Visitors,
+			Host: r.Host, Path: r.Path, PathType: r.PathType, Pattern: r.Pattern, Conditions: r.Conditions,
+			Addresses: r.Addresses, Endpoint: r.Endpoint, HTTP2: r.HTTP2, Created: r.Created, Name: r.Name, Order: r.Order, Within: r.Within, Visitors: r.Visitors,
 		})
 	}
 	return backends
@@ -246,6 +249,7 @@ func backendsOf(routes []ingress.Route) []gateway.Route {
 func bounded(routes []ingress.Route) (req controlapi.RoutesRequest, omitted []ingress.Route, err error) {
 	encoded, size := make(map[int]controlapi.Route, min(len(routes), controlapi.MaxRoutes)), 0
 	full, unfit := map[string]bool{}, map[int]bool{} // namespaces of which a route had no room; routes
+	routes = distinct(routes)
 	for _, i := range inTurns(routes) {
 		out := sentRoute(routes[i])
 		if unfit[i] = out.Fits() != nil; unfit[i] {
@@ -277,6 +281,24 @@ func bounded(routes []ingress.Route) (req controlapi.RoutesRequest, omitted []in
 	return req, omitted, nil
 }
 
+// distinct returns the routes that the control plane can tell apart: it knows nothing of conditions.
+// Of several at one path, the first that is not ready stands for all, or else the first.
+func distinct(routes []ingress.Route) []ingress.Route {
+	type key struct{ host, path, pathType, namespace, app, service string }
+	kept, at := make([]ingress.Route, 0, len(routes)), make(map[key]int, len(routes))
+	for _, r := range routes {
+		out := sentRoute(r)
+		k := key{out.Host, out.Path, out.PathType, out.Namespace, out.App, out.Service}
+		switch had, seen := at[k]; {
+		case !seen:
+			at[k], kept = len(kept), append(kept, r)
+		case kept[had].Ready && !r.Ready:
+			kept[had] = r
+		}
+	}
+	return kept
+}
+
 // inTurns returns the indices of routes: the first route of each namespace, then the second of
 // each, and so on.
 func inTurns(routes []ingress.Route) []int {
@@ -290,9 +312,18 @@ func inTurns(routes []ingress.Route) []int {
 	return order
 }
 
+// sentRoute returns a route as the control plane has it. A regular expression is a type of path that
+// is the agent's own.
 func sentRoute(r ingress.Route) controlapi.Route {
+	path, pathType := r.Path, r.PathType
+	if r.Pattern != nil {
+		pathType = string(networkingv1.PathTypeImplementationSpecific)
+		if !strings.HasPrefix(path, "/") {
+			path = "/"
+		}
+	}
 	return controlapi.Route{
-		Host: r.Host, Path: r.Path, PathType: r.PathType, TLS: r.TLS,
+		Host: r.Host, Path: path, PathType: pathType, TLS: r.TLS,
 		Namespace: r.App.Namespace, App: r.App.Name, Service: r.Service, Port: r.Port, Ready: r.Ready, Reason: r.Reason,
 		Endpoint: r.Endpoint,
 	}

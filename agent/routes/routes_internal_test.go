@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -116,6 +118,22 @@ func TestBounded_LeavesOutUnfit(t *testing.T) {
 	assert.Equal(t, 2, req.Omitted)
 	require.Len(t, omitted, 2)
 	assert.Equal(t, []string{unfitReason, unfitReason}, []string{omitted[0].Reason, omitted[1].Reason})
+}
+
+// TestBounded_MergesConditions: the control plane refuses a path of a Service that it has twice.
+func TestBounded_MergesConditions(t *testing.T) {
+	routes := append(manyRoutes(1, 0), manyRoutes(1, 0)...)
+	routes[0].Ready, routes[1].Conditions, routes[1].Reason = true, gateway.Conditions{Method: "POST"}, "no pod is ready"
+	pattern := ingress.Route{App: routes[0].App, Host: "a.b", Path: "(/a|/b)", PathType: "RegularExpression", Pattern: regexp.MustCompile("^(?:(/a|/b))$"), Service: "web", Port: 80}
+	req, omitted, err := bounded(append(routes, pattern))
+	require.NoError(t, err)
+	assert.Empty(t, omitted)
+	require.Len(t, req.Routes, 2)
+	assert.False(t, req.Routes[0].Ready)
+	assert.Equal(t, "no pod is ready", req.Routes[0].Reason)
+	assert.Equal(t, []string{"/", "ImplementationSpecific"}, []string{req.Routes[1].Path, req.Routes[1].PathType})
+	require.NoError(t, req.Routes[1].Fits())
+	assert.Len(t, backendsOf(append(routes, pattern)), 3, "the agent tells them apart")
 }
 
 // TestBounded_SharesByNamespace: a namespace with many routes pushes none of another out.

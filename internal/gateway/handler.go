@@ -216,8 +216,9 @@ func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Starting, nil)
 		return
 	}
-	routes, host := h.routes.Load(), hostOf(r)
-	route, found := routes.find(host, pathOf(r))
+	routes, host, by := h.routes.Load(), hostOf(r), askedBy(r)
+	found := routes.find(host, pathOf(r), &by)
+	route := cmp.Or(found, nowhere)
 	leave, ok := h.requests.Enter(route.Host)
 	if !ok {
 		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Busy, nil)
@@ -236,10 +237,10 @@ func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 	}
 	raw, _, _ := strings.Cut(gatewaywire.Target(in), "?")
 	switch {
-	case routes.ambiguous(host, pathOf(r), raw):
+	case routes.ambiguous(host, raw, found, &by):
 		h.answer(w, r, http.StatusBadRequest, gatewaywire.Ambiguous, nil)
 		return
-	case !found:
+	case found == nil:
 		h.answer(w, r, http.StatusNotFound, gatewaywire.NoRoute, nil)
 		return
 	case len(route.Addresses) == 0:
@@ -264,6 +265,9 @@ func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 	out.Body = body // of the copy: net/http looks at its own request after the handler
 	h.proxy.ServeHTTP(w, out)
 }
+
+// nowhere stands for the route of a request that has none.
+var nowhere = &Route{}
 
 func hostOf(r *http.Request) string {
 	host := r.Host

@@ -8,34 +8,53 @@ import (
 
 // ambiguous reports whether a request would take another route if its path were read by other
 // rules, so that a Service could take it for a path that is not public. raw is the path as it was
-// sent, and decoded as net/http read it.
-func (t table) ambiguous(host, decoded, raw string) bool {
-	if !strings.ContainsAny(raw, `%;\`) && !strings.Contains(raw, "//") && !strings.Contains(raw, "/.") || t.whole(host) {
+// sent, and route that of the path as net/http read it, nil for none.
+func (t table) ambiguous(host, raw string, route *Route, by *asked) bool {
+	if !unusual(raw) || t.whole(host) {
 		return false
 	}
-	route, found := t.find(host, decoded)
-	all, complete := readings(raw)
-	return !complete || slices.ContainsFunc(all, func(path string) bool {
-		other, ok := t.find(host, path)
-		return ok != found || other.Host != route.Host || other.Path != route.Path || other.PathType != route.PathType
-	})
+	all, complete := readings(raw, maxReadings/(1+t.expressions(host)))
+	return !complete || slices.ContainsFunc(all, func(path string) bool { return t.find(host, path, by) != route })
 }
 
-// whole reports whether a host has one route, to which all of its paths lead.
+// unusual reports whether servers may read a path by different rules.
+func unusual(raw string) bool {
+	return strings.ContainsAny(raw, `%;\`) || strings.Contains(raw, "//") || strings.Contains(raw, "/.")
+}
+
+// whole reports whether all paths of a host lead to the same routes: each is for all paths, and the
+// last one for all requests.
 func (t table) whole(host string) bool {
 	routes := t[host]
-	return len(routes) == 1 && routes[0].PathType != exact && trimmed(routes[0].Path) == ""
+	if len(routes) == 0 || !routes[len(routes)-1].Conditions.none() {
+		return false
+	}
+	return !slices.ContainsFunc(routes, func(r Route) bool { return r.Pattern != nil || r.PathType == exact || trimmed(r.Path) != "" })
+}
+
+// expressions counts the regular expressions by which a route of a host is found.
+func (t table) expressions(host string) (n int) {
+	_, parent, _ := strings.Cut(host, ".")
+	for _, of := range [][]Route{t[host], t["*."+parent]} {
+		for i := range of {
+			if n += of[i].Conditions.expressions(); of[i].Pattern != nil {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // rules are those on which servers differ. Each server follows some of them, in some order.
 var rules = []func(path string) string{withoutParameters, withSlashes, withoutDots, withoutEmpty}
 
-// maxReadings bounds the readings of one path, in bytes of all.
+// maxReadings bounds the readings of one path, in bytes of all. Where regular expressions are looked
+// for in each reading, it is divided by their number.
 const maxReadings = 512 << 10
 
 // readings returns the paths for which servers may take a path that was sent. complete is false if
-// there are too many.
-func readings(raw string) (all []string, complete bool) {
+// they have more bytes than most.
+func readings(raw string, most int) (all []string, complete bool) {
 	type reading struct {
 		path    string
 		decoded int // times; what is encoded twice is decoded twice
@@ -49,7 +68,7 @@ func readings(raw string) (all []string, complete bool) {
 		}
 	}
 	for n := 0; n < len(list); n++ {
-		if size > maxReadings {
+		if size > most {
 			return nil, false
 		}
 		r := list[n]

@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,11 @@ import (
 type Route struct {
 	Host, Path string
 	PathType   string // as in an Ingress
+	// Pattern matches the whole path, in place of PathType. It is nil if Path is not a regular
+	// expression.
+	Pattern *regexp.Regexp
+	// Conditions are what a request has to meet beside its host and path.
+	Conditions Conditions
 	// Addresses are those of the Service, host:port; none if it has none.
 	Addresses []string
 	// Endpoint is the address of the cluster's own load balancer for the host; empty for none.
@@ -24,8 +30,12 @@ type Route struct {
 	Within time.Duration
 	// Visitors are whom the route lets in.
 	Visitors Visitors
-	// Created is when the route came to be: of two that are equal, the older one counts.
+	// Created is when the route came to be: of two that are equal, the older one counts. Of two of
+	// the same time, that with the first Name in the alphabet counts, and of one name that with the
+	// lower Order.
 	Created time.Time
+	Name    string
+	Order   int
 
 	guard *guard // nil if everyone is let in
 }
@@ -51,36 +61,44 @@ func newTable(routes []Route, before table) table {
 
 // guardOf returns the guard of a route, which may be there already.
 func (t table) guardOf(host string, r Route) *guard {
-	for _, had := range t[host] {
-		if had.Path == r.Path && had.PathType == r.PathType && had.guard.sameAs(r.Visitors) {
+	for i := range t[host] {
+		had := &t[host][i]
+		if had.Path == r.Path && had.PathType == r.PathType && had.guard.sameAs(r.Visitors) && had.Conditions.String() == r.Conditions.String() {
 			return had.guard
 		}
 	}
 	return newGuard(r.Visitors)
 }
 
-// compare orders the routes of a host as an Ingress does: longer paths first, and of equal ones the
-// exact.
+// compare orders the routes of a host as an Ingress and the Gateway API do: exact paths, then
+// regular expressions, then prefixes. Longer ones come first, then those with more conditions.
 func compare(a, b Route) int {
-	return cmp.Or(cmp.Compare(len(trimmed(b.Path)), len(trimmed(a.Path))), cmp.Compare(rank(a), rank(b)), a.Created.Compare(b.Created))
+	return cmp.Or(
+		cmp.Compare(rank(a), rank(b)), cmp.Compare(len(trimmed(b.Path)), len(trimmed(a.Path))),
+		compareConditions(&a.Conditions, &b.Conditions),
+		a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Order, b.Order),
+	)
 }
 
 func rank(r Route) int {
-	if r.PathType == exact {
+	switch {
+	case r.Pattern != nil:
+		return 1
+	case r.PathType == exact:
 		return 0
 	}
-	return 1
+	return 2
 }
 
 func trimmed(path string) string { return strings.TrimSuffix(path, "/") }
 
-// find returns the route of a request. A wildcard covers one label, and an exact host comes before
-// it.
-func (t table) find(host, path string) (Route, bool) {
-	if r, ok := match(t[host], path); ok {
-		return r, true
+// find returns the route of a request; nil if there is none. A wildcard covers one label, and an
+// exact host comes before it.
+func (t table) find(host, path string, by *asked) *Route {
+	if r := match(t[host], path, by); r != nil {
+		return r
 	}
-	return match(t[wildcardOf(host)], path)
+	return match(t[wildcardOf(host)], path, by)
 }
 
 // wildcardOf returns the wildcard that covers a host; empty for none.
@@ -92,13 +110,24 @@ func wildcardOf(host string) string {
 	return "*." + parent
 }
 
-func match(routes []Route, path string) (Route, bool) {
-	for _, r := range routes {
-		if r.PathType == exact && path == r.Path || r.PathType != exact && hasPrefix(path, r.Path) {
-			return r, true
+func match(routes []Route, path string, by *asked) *Route {
+	for i := range routes {
+		if r := &routes[i]; r.covers(path) && by.meets(&r.Conditions) {
+			return r
 		}
 	}
-	return Route{}, false
+	return nil
+}
+
+// covers reports whether a path is the route's.
+func (r *Route) covers(path string) bool {
+	switch {
+	case r.Pattern != nil:
+		return r.Pattern.MatchString(path)
+	case r.PathType == exact:
+		return path == r.Path
+	}
+	return hasPrefix(path, r.Path)
 }
 
 // hasPrefix compares whole elements: /foo is a prefix of /foo/bar, and not of /foobar.

@@ -53,16 +53,17 @@ func (t *Router) routesOfHTTPRoutes(ctx context.Context) (routes []Route, err er
 }
 
 func (t *Router) routesOfHTTPRoute(ctx context.Context, h *unstructured.Unstructured, grants []unstructured.Unstructured) (routes []Route) {
-	matches, reason := matchesOf(h)
+	matches, reason := matchesOf(h, t.patterns.compile)
 	wants := runnerapi.ReadRouteAnnotations(h.GetAnnotations())
-	for _, m := range matches {
+	for i, m := range matches {
 		route := Route{
-			App: runnerapi.Key{Namespace: h.GetNamespace()}, Path: m.path, PathType: m.pathType, Reason: reason,
-			Created: h.GetCreationTimestamp().Time, Within: wants.Within, Warnings: wants.Warnings,
+			App: runnerapi.Key{Namespace: h.GetNamespace()}, Path: m.path, PathType: m.pathType, Pattern: m.pattern, Conditions: m.conditions,
+			Reason: reason, Created: h.GetCreationTimestamp().Time, Name: h.GetNamespace() + "/" + h.GetName(), Order: i,
+			Within: wants.Within, Warnings: wants.Warnings,
 		}
 		if reason == "" {
-			to := t.httpBackend(ctx, h.GetNamespace(), m.to, grants)
-			route.Service, route.Port, route.Ready, route.Reason = m.to.text(h.GetNamespace()), m.to.port, to.reason == "", to.reason
+			to := t.httpBackend(ctx, h.GetNamespace(), m.rule.to, grants)
+			route.Service, route.Port, route.Ready, route.Reason = m.rule.to.text(h.GetNamespace()), m.rule.to.port, to.reason == "", to.reason
 			route.Addresses, route.HTTP2 = to.addresses, to.http2
 			t.demand(ctx, &route, wants.Visitors, wants.Unmet)
 		}

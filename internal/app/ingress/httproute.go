@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
-	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,10 +13,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
-// httpMatch is a path of an HTTPRoute, and the Service behind it.
-type httpMatch struct {
-	path, pathType string
-	to             backendRef
+// httpRule is what a rule of an HTTPRoute does with the requests of its matches.
+type httpRule struct {
+	to backendRef
 }
 
 type backendRef struct {
@@ -29,43 +28,61 @@ type backendRef struct {
 var (
 	carriedSpec    = []string{"parentRefs", "hostnames", "rules"}
 	carriedRule    = []string{"name", "matches", "backendRefs"}
-	carriedMatch   = []string{"path"}
+	carriedMatch   = []string{"path", "headers", "queryParams", "method"}
+	carriedValue   = []string{"type", "name", "value"}
 	carriedBackend = []string{"group", "kind", "name", "namespace", "port", "weight"}
 )
 
 // Uncarried returns why the gateway does not serve an HTTPRoute; empty if it does.
 func Uncarried(route *unstructured.Unstructured) string {
-	_, reason := matchesOf(route)
+	_, reason := matchesOf(route, compilePattern)
 	return reason
 }
 
 // matchesOf returns what an HTTPRoute leads to. With a reason it is not served, and its matches
-// have no more than their paths.
-func matchesOf(route *unstructured.Unstructured) (matches []httpMatch, reason string) {
-	spec := specOf(route)
+// have what could be read of them.
+func matchesOf(route *unstructured.Unstructured, compile func(string) (*regexp.Regexp, error)) (matches []httpMatch, reason string) {
+	spec, d := specOf(route), &reader{compile: compile}
 	reason = unknownField("spec", spec, carriedSpec)
 	if len(hostnamesOf(route)) == 0 {
 		reason = cmp.Or(reason, "spec.hostnames is empty; name the hosts")
 	}
 	for i, rule := range objects(spec["rules"]) {
 		at := fmt.Sprintf("spec.rules[%d]", i)
-		to, why := backendOf(at, rule, route.GetNamespace())
-		reason = cmp.Or(reason, unknownField(at, rule, carriedRule), why)
+		to, why := ruleOf(at, rule, route.GetNamespace())
+		reason = cmp.Or(reason, why)
 		for n, match := range orAny(objects(rule["matches"])) {
-			m, why := matchOf(fmt.Sprintf("%s.matches[%d]", at, n), match)
+			if len(matches) == maxMatches {
+				return closed(route, fmt.Sprintf("it has more matches than the %d that the gateway takes", maxMatches))
+			}
+			m, why := d.match(fmt.Sprintf("%s.matches[%d]", at, n), match)
 			reason = cmp.Or(reason, why)
-			m.to = to
+			m.rule = to
 			matches = append(matches, m)
 		}
 	}
 	if len(matches) == 0 {
-		m, _ := matchOf("", nil)
-		matches, reason = []httpMatch{m}, cmp.Or(reason, "spec.rules is empty; add a rule with a backend")
+		return closed(route, cmp.Or(reason, "spec.rules is empty; add a rule with a backend"))
 	}
-	if reason != "" {
-		reason = printable.Shorten("HTTPRoute "+route.GetName()+" is not served: "+reason, maxReason)
+	return matches, notServedFor(route, reason)
+}
+
+// closed returns a match for all requests of the hosts of an HTTPRoute that is not served.
+func closed(route *unstructured.Unstructured, reason string) ([]httpMatch, string) {
+	return []httpMatch{{path: "/", pathType: string(networkingv1.PathTypePrefix), rule: &httpRule{}}}, notServedFor(route, reason)
+}
+
+func notServedFor(route *unstructured.Unstructured, reason string) string {
+	if reason == "" {
+		return ""
 	}
-	return matches, reason
+	return printable.Shorten("HTTPRoute "+route.GetName()+" is not served: "+reason, maxReason)
+}
+
+// ruleOf returns what a rule does, and why it cannot be carried.
+func ruleOf(at string, rule map[string]any, namespace string) (*httpRule, string) {
+	to, why := backendOf(at, rule, namespace)
+	return &httpRule{to: to}, cmp.Or(unknownField(at, rule, carriedRule), why)
 }
 
 // maxReason is less than the control plane accepts.
@@ -87,30 +104,6 @@ func specOf(o *unstructured.Unstructured) map[string]any {
 func hostnamesOf(route *unstructured.Unstructured) []string {
 	hosts, _, _ := unstructured.NestedStringSlice(route.Object, "spec", "hostnames")
 	return hosts
-}
-
-// matchOf returns a match with a path, and why it cannot be carried. Its path is then the root, so
-// that no other route serves what the match is for.
-func matchOf(at string, match map[string]any) (m httpMatch, reason string) {
-	m = httpMatch{path: "/", pathType: string(networkingv1.PathTypePrefix)}
-	if reason = unknownField(at, match, carriedMatch); reason != "" {
-		return m, reason
-	}
-	path, _ := match["path"].(map[string]any)
-	kind, _ := path["type"].(string)
-	value, _ := path["value"].(string)
-	switch kind {
-	case "", "PathPrefix":
-	case "Exact":
-		m.pathType = string(networkingv1.PathTypeExact)
-	default:
-		return m, at + ".path.type is " + kind + ", which the gateway does not support; use Exact or PathPrefix"
-	}
-	if m.path = cmp.Or(value, "/"); !strings.HasPrefix(m.path, "/") {
-		m.path = "/"
-		return m, at + ".path.value does not begin with a slash"
-	}
-	return m, ""
 }
 
 // backendOf returns the only backend of a rule, and why there is none.

@@ -26,27 +26,76 @@ func TestHTTPRoute_Accepted(t *testing.T) {
 		{backendRefs: [{name: web, port: 80, weight: 1}]},
 		{name: api, matches: [{path: {type: Exact, value: /api}}, {path: {value: /v2}}],
 			backendRefs: [{group: "", kind: Service, name: api, namespace: back, port: 8080}]}]}`)
-	matches, reason := matchesOf(h)
+	matches, reason := matchesOf(h, compilePattern)
 	assert.Empty(t, reason)
 	web, api := backendRef{"shop", "web", 80}, backendRef{"back", "api", 8080}
-	assert.Equal(t, []httpMatch{{"/", "Prefix", web}, {"/api", "Exact", api}, {"/v2", "Prefix", api}}, matches)
+	ofWeb, ofAPI := &httpRule{to: web}, &httpRule{to: api}
+	assert.Equal(t, []httpMatch{
+		{path: "/", pathType: "Prefix", rule: ofWeb}, {path: "/api", pathType: "Exact", rule: ofAPI}, {path: "/v2", pathType: "Prefix", rule: ofAPI},
+	}, matches)
 	assert.Equal(t, []string{"a.example.com", "*.b.example.com"}, hostnamesOf(h))
 	assert.Equal(t, []string{"web", "back/api"}, []string{web.text("shop"), api.text("shop")})
+}
+
+func TestHTTPRoute_Matches(t *testing.T) {
+	h := object(t, "shop", `{hostnames: [a.example.com], rules: [{backendRefs: [{name: web, port: 80}], matches: [
+		{path: {value: /a}, method: POST, headers: [{name: x-env, value: canary}, {name: X-ENV, value: second}, {name: x-id, type: RegularExpression, value: "[0-9]+"}],
+			queryParams: [{name: q, value: "1"}, {name: Q, type: Exact, value: "2"}]},
+		{path: {type: RegularExpression, value: "/v[0-9]+/.*"}}]}]}`)
+	matches, reason := matchesOf(h, compilePattern)
+	require.Empty(t, reason)
+	require.Len(t, matches, 2)
+	assert.Equal(t, `POST, header X-Env="canary", header X-Id matches "[0-9]+", query q="1", query Q="2"`, matches[0].conditions.String())
+	assert.Equal(t, []string{"/v[0-9]+/.*", "RegularExpression"}, []string{matches[1].path, matches[1].pathType})
+	for path, want := range map[string]bool{"/v1/x": true, "/v12/": true, "/x/v1/x": false, "/v1": false} {
+		assert.Equal(t, want, matches[1].pattern.MatchString(path), path)
+	}
+	router := &Router{}
+	first, second := router.routesOfHTTPRoute(t.Context(), object(t, "shop", `{hostnames: [a], rules: [{matches: [{path: {type: RegularExpression, value: "/a+"}}]}]}`), nil),
+		router.routesOfHTTPRoute(t.Context(), object(t, "shop", `{hostnames: [b], rules: [{matches: [{path: {type: RegularExpression, value: "/a+"}}]}]}`), nil)
+	assert.Same(t, first[0].Pattern, second[0].Pattern, "it is compiled once")
+}
+
+// TestHTTPRoute_RejectsHostile has what would take the agent's processor or memory, or a header
+// that is not one.
+func TestHTTPRoute_RejectsHostile(t *testing.T) {
+	many := func(n int, item string) string { return "[" + strings.Repeat(item+", ", n-1) + item + "]" }
+	for matches, reason := range map[string]string{
+		`[{path: {type: RegularExpression, value: "` + strings.Repeat("a", 10_000) + `"}}]`:    "matches[0].path.value has 10000 bytes",
+		`[{path: {type: RegularExpression, value: "/(a{500}){2}b{500}"}}]`:                     "matches[0].path.value takes too long",
+		`[{path: {type: RegularExpression, value: "/` + strings.Repeat("a{999}", 100) + `"}}]`: "matches[0].path.value takes too long",
+		`[{path: {type: RegularExpression, value: "(a)\\1"}}]`:                                 "matches[0].path.value is not a regular expression",
+		`[{path: {type: RegularExpression, value: "a)|(b"}}]`:                                  "matches[0].path.value is not a regular expression",
+		many(65, `{path: {type: RegularExpression, value: /a}}`):                               "matches[64].path.value is one regular expression too many",
+		many(1000, `{path: {value: /a}}`):                                                      "more matches than the 128",
+		`[{headers: [{name: "a\nb", value: x}]}]`:                                              "matches[0].headers[0].name",
+		`[{headers: [{name: "", value: x}]}]`:                                                  "matches[0].headers[0].name",
+		`[{headers: [{name: host, value: x}]}]`:                                                "matches[0].headers[0].name",
+		`[{headers: [{name: a, value: "(", type: RegularExpression}]}]`:                        "matches[0].headers[0].value is not a regular",
+		`[{headers: [{name: a, value: x, type: Prefix}]}]`:                                     "matches[0].headers[0].type",
+		`[{headers: [{name: a, value: x, invert: true}]}]`:                                     "matches[0].headers[0].invert",
+		`[{queryParams: [{name: "", value: x}]}]`:                                              "matches[0].queryParams[0].name",
+		`[{method: "GET x"}]`:                                                                  "matches[0].method",
+		`[{path: {type: Glob, value: /a}}]`:                                                    "matches[0].path.type",
+		`[{fieldOfTomorrow: 1}]`:                                                               "matches[0].fieldOfTomorrow",
+	} {
+		h := object(t, "shop", `{hostnames: [a.example.com], rules: [{backendRefs: [{name: web, port: 80}], matches: `+matches+`}]}`)
+		found, why := matchesOf(h, compilePattern)
+		assert.Contains(t, why, reason)
+		assert.NotEmpty(t, found)
+		assert.LessOrEqual(t, len(found), maxMatches)
+	}
 }
 
 // Accepting a part of a route would send requests where its author does not expect them.
 func TestHTTPRoute_RejectedAsWhole(t *testing.T) {
 	const to = `backendRefs: [{name: web, port: 80}]`
 	for rules, reason := range map[string]string{
-		`{` + to + `, filters: [{type: RequestRedirect}]}`:                             "spec.rules[0].filters",
-		`{` + to + `, timeouts: {request: 1s}}`:                                        "spec.rules[0].timeouts",
-		`{` + to + `, fieldOfTomorrow: true}`:                                          "spec.rules[0].fieldOfTomorrow",
-		`{` + to + `, matches: [{path: {value: /a}, headers: [{name: a, value: b}]}]}`: "spec.rules[0].matches[0].headers",
-		`{` + to + `, matches: [{method: GET}]}`:                                       "spec.rules[0].matches[0].method",
-		`{` + to + `, matches: [{queryParams: [{name: a, value: b}]}]}`:                "spec.rules[0].matches[0].queryParams",
-		`{` + to + `, matches: [{path: {type: RegularExpression, value: "/a.*"}}]}`:    "spec.rules[0].matches[0].path.type",
-		`{` + to + `, matches: [{path: {type: Exact, value: a}}]}`:                     "spec.rules[0].matches[0].path.value",
-		`{backendRefs: [{name: web, port: 80, weight: 9}, {name: new, port: 80}]}`:     "has 2 backends",
+		`{` + to + `, filters: [{type: RequestRedirect}]}`:                         "spec.rules[0].filters",
+		`{` + to + `, timeouts: {request: 1s}}`:                                    "spec.rules[0].timeouts",
+		`{` + to + `, fieldOfTomorrow: true}`:                                      "spec.rules[0].fieldOfTomorrow",
+		`{` + to + `, matches: [{path: {type: Exact, value: a}}]}`:                 "spec.rules[0].matches[0].path.value",
+		`{backendRefs: [{name: web, port: 80, weight: 9}, {name: new, port: 80}]}`: "has 2 backends",
 		`{backendRefs: []}`:                                                                  "has 0 backends",
 		`{backendRefs: [{name: web}]}`:                                                       "spec.rules[0].backendRefs[0].port",
 		`{backendRefs: [{name: web, port: 70000}]}`:                                          "spec.rules[0].backendRefs[0].port",

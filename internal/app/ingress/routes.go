@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -32,8 +33,10 @@ type Route struct {
 	App      runnerapi.Key
 	Host     string
 	Path     string
-	PathType string // as in an Ingress
-	TLS      bool   // the Ingress names a certificate for the host
+	PathType string // as in an Ingress, or RegularExpression
+	// Conditions are what a request has to meet beside its host and path.
+	Conditions gateway.Conditions
+	TLS        bool // the Ingress names a certificate for the host
 	// Service is the name of the Service, after its namespace and a slash if that is another one.
 	// Service and Port are empty if the route cannot be carried at all; Reason says why. Refused
 	// reports that the host is given to another App, to which alone requests go.
@@ -53,6 +56,11 @@ type Route struct {
 	Secrets   []string // decide whom to let in. Nothing reports their changes
 	Warnings  []string // annotations that are ignored
 	Created   time.Time
+	Pattern   *regexp.Regexp // of a path that is a regular expression
+	// Name is the namespace and the name of the HTTPRoute, and Order the place of the match in it:
+	// of equal routes the first counts. They are empty for others.
+	Name  string
+	Order int
 }
 
 // Router finds where public traffic of Apps goes, and reports whether it arrives.
@@ -66,6 +74,7 @@ type Router struct {
 	passwords   *credentials[htpasswd.File]
 	providers   *credentials[signin.OpenID]
 	tokens      *credentials[signin.Tokens]
+	patterns    patterns
 	public      atomic.Pointer[Public] // nil while nothing is known of the gateway
 	leadsToPods atomic.Bool            // a route leads to a Service without its own address
 
@@ -125,7 +134,9 @@ func (t *Router) Routes(ctx context.Context) ([]Route, error) {
 		return nil, err
 	}
 	routes = t.refuseForeign(append(routes, more...), list.Items)
-	slices.SortStableFunc(routes, func(a, b Route) int { return cmp.Or(compareRoutes(a, b), a.Created.Compare(b.Created)) })
+	slices.SortStableFunc(routes, func(a, b Route) int {
+		return cmp.Or(compareRoutes(a, b), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Order, b.Order))
+	})
 	routes = slices.CompactFunc(routes, func(a, b Route) bool { return compareRoutes(a, b) == 0 })
 	settleEndpoints(routes)
 	return routes, nil
@@ -153,7 +164,7 @@ func (t *Router) refuseForeign(routes []Route, apps []v1alpha1.App) []Route {
 	for i, r := range routes {
 		if owner, given := owners[r.Host]; given && owner != r.App {
 			routes[i] = Route{
-				App: r.App, Host: r.Host, Path: r.Path, PathType: r.PathType, TLS: r.TLS, Created: r.Created,
+				App: r.App, Host: r.Host, Path: r.Path, PathType: r.PathType, Conditions: r.Conditions, TLS: r.TLS, Created: r.Created,
 				Refused: true, Reason: givenToAnother,
 			}
 		}
@@ -163,7 +174,8 @@ func (t *Router) refuseForeign(routes []Route, apps []v1alpha1.App) []Route {
 
 func compareRoutes(a, b Route) int {
 	return cmp.Or(cmp.Compare(a.App.Namespace, b.App.Namespace), cmp.Compare(a.App.Name, b.App.Name),
-		cmp.Compare(a.Host, b.Host), cmp.Compare(a.Path, b.Path), cmp.Compare(a.PathType, b.PathType), cmp.Compare(a.Service, b.Service))
+		cmp.Compare(a.Host, b.Host), cmp.Compare(a.Path, b.Path), cmp.Compare(a.PathType, b.PathType), cmp.Compare(a.Service, b.Service),
+		cmp.Compare(a.Conditions.String(), b.Conditions.String()))
 }
 
 func (t *Router) routesOf(ctx context.Context, a *v1alpha1.App, in *networkingv1.Ingress) (routes []Route) {
