@@ -46,7 +46,16 @@ type Route struct {
 	Certificate CertificateState `json:"certificate,omitempty" enum:"ready,pending,failed" doc:"Whether the gateway has a certificate for the host; absent for a host that it does not serve."`
 	Reason      string           `json:"reason,omitempty" doc:"Why it is suspended, or why there is no certificate."`
 	Records     []DNSRecord      `json:"records,omitempty" doc:"DNS records, each of which proves that the agent may serve the host. Absent for a host below the gateway's domain, and where the control plane has no gateway."`
-	Warnings    []string         `json:"warnings,omitempty" doc:"Annotations of the Ingress or HTTPRoute that are ignored, with their values and the fix."`
+	Backends    []RouteShare     `json:"backends,omitempty" doc:"The Services of an HTTPRoute that has several. service is then the one with the largest weight."`
+	Filters     []string         `json:"filters,omitempty" doc:"Types of the HTTPRoute's filters. With RequestRedirect the gateway answers by itself, and there is no Service." example:"[\"URLRewrite\"]"`
+	Warnings    []string         `json:"warnings,omitempty" doc:"Annotations of the Ingress or HTTPRoute that are ignored, with their values and the fix, and mirrors that get no requests."`
+}
+
+// RouteShare is one of several Services behind a route.
+type RouteShare struct {
+	Service string `json:"service" doc:"Name of the Service, after its namespace and a slash if that is another one."`
+	Port    int32  `json:"port"`
+	Weight  int32  `json:"weight" doc:"Its share of the requests, in proportion to the weights of all."`
 }
 
 // DNSRecord is a DNS record that the owner of a host creates.

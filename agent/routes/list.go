@@ -55,6 +55,7 @@ func routeOf(r ingress.Route, to access, state controlapi.RoutesState, unknown e
 	out := runnerapi.Route{
 		URL: "https://" + r.Host + r.Path, Host: r.Host, Path: r.Path, PathType: r.PathType, Conditions: r.Conditions.String(), Namespace: r.App.Namespace, App: r.App.Name,
 		Service: r.Service, Port: r.Port, State: runnerapi.RouteSuspended, Mode: runnerapi.RouteTunnel, Warnings: r.Warnings,
+		Backends: r.Shares, Filters: r.FilterTypes,
 	}
 	host, known := hostStatus(state, r.Host)
 	out.Proof, out.Certificate = host.Proof, runnerapi.CertificateState(host.Certificate)
@@ -72,7 +73,7 @@ func routeOf(r ingress.Route, to access, state controlapi.RoutesState, unknown e
 		out.Reason = "the control plane cannot be asked whether it serves the host"
 	case state.Gateway == "":
 		out.Reason = "the control plane has no gateway"
-	case r.Port == 0:
+	case r.Port == 0 && !r.Ready:
 		out.Reason = r.Reason
 	case !known:
 		out.Reason = "the control plane has not heard of the host yet"

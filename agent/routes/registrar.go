@@ -238,6 +238,7 @@ func backendsOf(routes []ingress.Route) []gateway.Route {
 		backends = append(backends, gateway.Route{
 			Host: r.Host, Path: r.Path, PathType: r.PathType, Pattern: r.Pattern, Conditions: r.Conditions,
 			Addresses: r.Addresses, Endpoint: r.Endpoint, HTTP2: r.HTTP2, Created: r.Created, Name: r.Name, Order: r.Order, Within: r.Within, Visitors: r.Visitors,
+			Backends: r.Backends, Filters: r.Filters, Limited: r.Limited,
 		})
 	}
 	return backends

@@ -23,6 +23,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
+	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -333,16 +334,34 @@ func TestHTTPRoute_FollowsCluster(t *testing.T) {
 	for _, o := range []client.Object{
 		unlabelled, near,
 		httpRoute(t, ns, "far", `{hostnames: [far.example.com], rules: [{backendRefs: [{name: web, namespace: `+other+`, port: 80}]}]}`),
-		httpRoute(t, ns, "split", `{hostnames: [split.example.com], rules: [{backendRefs: [{name: web, port: 80}, {name: new, port: 80}]}]}`),
+		httpRoute(t, ns, "split", `{hostnames: [split.example.com], rules: [{backendRefs: [{name: web, port: 80, weight: 9}, {name: new, port: 80}]}]}`),
+		httpRoute(t, ns, "whole", `{hostnames: [whole.example.com], rules: [{timeouts: {request: 2s}, backendRefs: [{name: web, port: 80}], matches: [
+			{path: {type: RegularExpression, value: "/v[0-9]/.*"}, method: POST, headers: [{name: x-env, value: canary}], queryParams: [{name: q, value: "1"}]}],
+			filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: /in}}},
+				{type: RequestMirror, requestMirror: {backendRef: {name: web, namespace: `+other+`, port: 80}}}]}]}`),
+		httpRoute(t, ns, "moved", `{hostnames: [moved.example.com], rules: [{filters: [{type: RequestRedirect, requestRedirect: {hostname: near.example.com, statusCode: 301}}]}]}`),
+		httpRoute(t, ns, "spoof", `{hostnames: [spoof.example.com], rules: [{backendRefs: [{name: web, port: 80}], filters: [
+			{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: X-Forwarded-User, value: admin}]}}]}]}`),
 	} {
 		eventually(t, "the kind is there", func() bool { return client.IgnoreAlreadyExists(env.Client.Create(t.Context(), o)) == nil })
 	}
-	within(t, gatewayAPIPatience, "the routes are there", func() bool { return len(routes()) == 3 && routes()["near"].Ready })
+	within(t, gatewayAPIPatience, "the routes are there", func() bool { return len(routes()) == 6 && routes()["near"].Ready })
 	now := routes()
 	assert.Len(t, now["near"].Addresses, 1)
 	assert.Equal(t, "Prefix", now["near"].PathType)
-	assert.Contains(t, now["split"].Reason, "spec.rules[0].backendRefs has 2 backends")
-	assert.Zero(t, now["split"].Port)
+	assert.Contains(t, now["split"].Reason, "there is no Service new")
+	assert.Equal(t, []runnerapi.RouteShare{{Service: "web", Port: 80, Weight: 9}, {Service: "new", Port: 80, Weight: 1}}, now["split"].Shares)
+	assert.Equal(t, "web", now["split"].Service)
+	assert.True(t, len(now["split"].Backends) == 2 && len(now["split"].Backends[0].Addresses) == 1 && now["split"].Backends[1].Missing)
+	assert.Equal(t, `POST, header X-Env="canary", query q="1"`, now["whole"].Conditions.String())
+	assert.True(t, now["whole"].Ready && now["whole"].Pattern.MatchString("/v1/x") && now["whole"].Within == 2*time.Second)
+	assert.Equal(t, &gateway.PathChange{Value: "/in"}, now["whole"].Filters.Path)
+	assert.Empty(t, now["whole"].Filters.Mirrors, "no ReferenceGrant allows it")
+	require.Len(t, now["whole"].Warnings, 1)
+	assert.Contains(t, now["whole"].Warnings[0], "no ReferenceGrant in "+other)
+	assert.True(t, now["moved"].Ready && now["moved"].Filters.Redirect.Host == "near.example.com")
+	assert.Contains(t, now["spoof"].Reason, "set[0].name is X-Forwarded-User")
+	assert.Nil(t, now["spoof"].Filters)
 	assert.Contains(t, now["far"].Reason, "no ReferenceGrant in "+other)
 	assert.Equal(t, other+"/web", now["far"].Service)
 
@@ -353,8 +372,9 @@ func TestHTTPRoute_FollowsCluster(t *testing.T) {
 	grant.SetName("web")
 	require.NoError(t, env.Client.Create(t.Context(), grant))
 	within(t, gatewayAPIPatience, "the grant is seen", func() bool { return routes()["far"].Ready })
+	assert.Len(t, routes()["whole"].Filters.Mirrors, 1)
 	require.NoError(t, env.Client.Delete(t.Context(), near))
-	eventually(t, "a deleted one is withdrawn", func() bool { return len(routes()) == 2 })
+	eventually(t, "a deleted one is withdrawn", func() bool { return len(routes()) == 5 })
 
 	for _, crd := range crds {
 		require.NoError(t, env.Client.Delete(t.Context(), crd))

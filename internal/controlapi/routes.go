@@ -32,8 +32,8 @@ type Route struct {
 	TLS       bool   `json:"tls" doc:"The Ingress names a certificate for the host."`
 	Namespace string `json:"namespace" minLength:"1" maxLength:"63"`
 	App       string `json:"app,omitempty" maxLength:"253" doc:"Absent for a route of a chart, a set of manifests or a Git source."`
-	Service   string `json:"service,omitempty" maxLength:"253" doc:"Name of the Service, after its namespace and a slash if that is another one. Absent for a route that cannot be carried."`
-	Port      int32  `json:"port,omitempty" minimum:"0" maximum:"65535" doc:"Port of the Service. Absent for a route that cannot be carried."`
+	Service   string `json:"service,omitempty" maxLength:"253" doc:"Name of the Service, after its namespace and a slash if that is another one. Absent for a route that cannot be carried, or that redirects."`
+	Port      int32  `json:"port,omitempty" minimum:"0" maximum:"65535" doc:"Port of the Service. Absent where service is."`
 	Ready     bool   `json:"ready" doc:"A request would be answered."`
 	Reason    string `json:"reason,omitempty" maxLength:"512" doc:"Why it is not ready."`
 	Endpoint  string `json:"endpoint,omitempty" maxLength:"253" doc:"Public address of the cluster's load balancer for the host, an IP address or a name: HTTPS is at port 443."`
@@ -74,8 +74,8 @@ func (r RoutesRequest) check() error {
 	type key struct{ host, path, pathType, namespace, app, service string }
 	seen := make(map[key]bool, len(r.Routes))
 	for _, route := range r.Routes {
-		if (route.Service == "") != (route.Port == 0) || route.Port == 0 && route.Ready {
-			return problem.Errorf(problem.Invalid, "send the Service and its port, or a reason alone",
+		if (route.Service == "") != (route.Port == 0) {
+			return problem.Errorf(problem.Invalid, "send the Service and its port, or neither",
 				"the route %s%s has no Service or no port", route.Host, route.Path).WithField("routes")
 		}
 		if route.Endpoint != "" && (!route.TLS || strings.HasPrefix(route.Host, "*.") || !gatewaywire.IsEndpoint(route.Endpoint)) {

@@ -87,7 +87,6 @@ func TestRoutes_RefusesInvalid(t *testing.T) {
 		"a path type of ours":   {changed(func(r *controlapi.Route) { r.PathType = "Regex" }), "pathType"},
 		"no port":               {changed(func(r *controlapi.Route) { r.Port = 0 }), "no port"},
 		"no Service":            {changed(func(r *controlapi.Route) { r.Service = "" }), "no Service"},
-		"ready without either":  {changed(func(r *controlapi.Route) { r.Service, r.Port, r.Ready = "", 0, true }), "no Service"},
 		"a long host":           {changed(func(r *controlapi.Route) { r.Host = strings.Repeat("a.", 126) + "bb" }), "host"},
 		"a long path":           {changed(func(r *controlapi.Route) { r.Path = "/" + strings.Repeat("é", 1024) }), "path"},
 		"a long reason":         {changed(func(r *controlapi.Route) { r.Reason = strings.Repeat("x", 513) }), "reason"},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -61,12 +60,14 @@ type Handler struct {
 	tracer   trace.TracerProvider
 	http1    sync.Map // of *unsent.Transport, by the time for the answer
 	http2    *http.Transport
+	limited  sync.Map // of *http.Transport for HTTP/2, by the time for the answer
 	proxy    *httputil.ReverseProxy
 	requests *limit.Shares // in progress, by host
 	streams  *limit.Shares
 	checks   *limit.Shares // of passwords, by host; waiting has also those that wait for one
 	waiting  *limit.Shares
 	signIns  *limit.Shares // calls of identity providers in progress, by host
+	mirrors  *mirrors
 	leaving  httpserver.Leaving
 }
 
@@ -78,6 +79,7 @@ func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
 		requests: limit.NewFairShares(maxRequests, maxRequests), streams: limit.NewFairShares(maxStreams, maxStreams),
 		checks: limit.NewShares(checksTogether, checksEach), waiting: limit.NewShares(maxRequests, checksWaiting),
 		signIns: limit.NewShares(maxSignIns, signInsEach),
+		mirrors: newMirrors(),
 	}
 	h.http2 = transport()
 	h.http2.Protocols.SetUnencryptedHTTP2(true)
@@ -87,7 +89,7 @@ func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
 }
 
 // http1Within returns the transport for Services that may take so long to begin their answers.
-// Routes have whole seconds, up to an hour.
+// Routes have tenths of a second up to ten seconds, and whole seconds up to an hour.
 func (h *Handler) http1Within(within time.Duration) *unsent.Transport {
 	if known, ok := h.http1.Load(within); ok {
 		return known.(*unsent.Transport)
@@ -97,6 +99,18 @@ func (h *Handler) http1Within(within time.Duration) *unsent.Transport {
 	t.ResponseHeaderTimeout = within
 	kept, _ := h.http1.LoadOrStore(within, unsent.New(t))
 	return kept.(*unsent.Transport)
+}
+
+// http2Within is http1Within for Services that speak HTTP/2, and whose route limits them.
+func (h *Handler) http2Within(within time.Duration) *http.Transport {
+	if known, ok := h.limited.Load(within); ok {
+		return known.(*http.Transport)
+	}
+	t := transport()
+	t.Protocols.SetUnencryptedHTTP2(true)
+	t.ResponseHeaderTimeout = within
+	kept, _ := h.limited.LoadOrStore(within, t)
+	return kept.(*http.Transport)
 }
 
 func transport() *http.Transport {
@@ -157,10 +171,16 @@ func (h *Handler) await(ctx context.Context) bool {
 	return h.Known()
 }
 
-// Close closes the connections that are not in use.
+// Close ends the copies of requests that are in progress, and closes the connections that are not in
+// use.
 func (h *Handler) Close() {
+	h.mirrors.close()
 	h.http1.Range(func(_, t any) bool {
 		t.(*unsent.Transport).CloseIdleConnections()
+		return true
+	})
+	h.limited.Range(func(_, t any) bool {
+		t.(*http.Transport).CloseIdleConnections()
 		return true
 	})
 	h.http2.CloseIdleConnections()
@@ -175,7 +195,11 @@ type target struct {
 	http2   bool
 	in      *http.Request // as net/http gave it
 	within  time.Duration
+	limited bool // within holds for HTTP/2, too
 	place   *place
+	filters *Filters // of the route; nil for none
+	of      *Filters // of the backend
+	path    string   // in place of the request's; empty for its own
 }
 
 // place is that of a request among what is in progress.
@@ -235,7 +259,7 @@ func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 		h.ownPage(w, r, host, gates)
 		return
 	}
-	raw, _, _ := strings.Cut(gatewaywire.Target(in), "?")
+	raw, query, _ := strings.Cut(gatewaywire.Target(in), "?")
 	switch {
 	case routes.ambiguous(host, raw, found, &by):
 		h.answer(w, r, http.StatusBadRequest, gatewaywire.Ambiguous, nil)
@@ -243,7 +267,7 @@ func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 	case found == nil:
 		h.answer(w, r, http.StatusNotFound, gatewaywire.NoRoute, nil)
 		return
-	case len(route.Addresses) == 0:
+	case route.closed():
 		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.NotReady, errors.New("the Service has no address"))
 		return
 	}
@@ -255,15 +279,41 @@ func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 		h.answer(w, r, status, word, nil)
 		return
 	}
+	if route.Filters != nil && route.Filters.Redirect != nil {
+		h.redirect(w, r, route, raw, query)
+		return
+	}
 	if route.Visitors.MaxBodyBytes > 0 && body != nil {
 		body = http.MaxBytesReader(w, body, route.Visitors.MaxBodyBytes)
 	}
-	first := rand.IntN(len(route.Addresses)) //nolint:gosec // spreading load needs no secrecy
-	others := slices.Concat(route.Addresses[first+1:], route.Addresses[:first])
-	to := target{route.Addresses[first], others, route.HTTP2 || gatewaywire.IsGRPC(r.Header), in, cmp.Or(route.Within, answerTimeout), at}
+	to := target{in: in, within: cmp.Or(route.Within, answerTimeout), limited: route.Limited, place: at, filters: route.Filters}
+	if status, word := to.lead(route, r, raw); status != 0 {
+		h.answer(w, r, status, word, nil)
+		return
+	}
 	out := r.WithContext(context.WithValue(r.Context(), targetKey{}, to))
 	out.Body = body // of the copy: net/http looks at its own request after the handler
 	h.proxy.ServeHTTP(w, out)
+}
+
+// lead chooses where a request goes. It returns the status and the word for one that goes nowhere,
+// or zero.
+func (to *target) lead(route *Route, r *http.Request, raw string) (status int, word string) {
+	backend, ok := route.choose()
+	switch {
+	case !ok:
+		return http.StatusInternalServerError, gatewaywire.NoBackend
+	case len(backend.Addresses) == 0:
+		return http.StatusServiceUnavailable, gatewaywire.NotReady
+	}
+	to.address, to.others = spread(backend.Addresses)
+	to.http2, to.of = backend.HTTP2 || gatewaywire.IsGRPC(r.Header), backend.Filters
+	if to.filters != nil && to.filters.Path != nil {
+		if to.path, ok = to.filters.Path.apply(route, raw); !ok {
+			return http.StatusBadRequest, gatewaywire.Ambiguous
+		}
+	}
+	return 0, ""
 }
 
 // nowhere stands for the route of a request that has none.
@@ -295,6 +345,9 @@ func (h *Handler) rewrite(r *httputil.ProxyRequest) {
 		}
 	}
 	signin.RemoveCookies(r.Out.Header)
+	if to.filters != nil || to.of != nil {
+		h.filter(r.Out, to)
+	}
 }
 
 // RoundTrip implements http.RoundTripper. It tries again while pods refuse the connection, though
@@ -302,8 +355,11 @@ func (h *Handler) rewrite(r *httputil.ProxyRequest) {
 func (h *Handler) RoundTrip(r *http.Request) (*http.Response, error) {
 	to := r.Context().Value(targetKey{}).(target)
 	var transport http.RoundTripper = h.http2
-	if !to.http2 {
+	switch {
+	case !to.http2:
 		transport = h.http1Within(to.within)
+	case to.limited:
+		transport = h.http2Within(to.within)
 	}
 	if r.Body != nil && r.Body != http.NoBody {
 		out := *r
@@ -328,10 +384,16 @@ func (h *Handler) RoundTrip(r *http.Request) (*http.Response, error) {
 // long among the streams.
 func (h *Handler) own(resp *http.Response) error {
 	resp.Header.Del(gatewaywire.HeaderFailed)
+	to := resp.Request.Context().Value(targetKey{}).(target)
+	for _, f := range []*Filters{to.filters, to.of} {
+		if f != nil {
+			f.Response.apply(resp.Header)
+		}
+	}
 	if !gatewaywire.Stays(resp) {
 		return nil
 	}
-	at := resp.Request.Context().Value(targetKey{}).(target).place
+	at := to.place
 	leave, ok := h.streams.Enter(at.host)
 	switch {
 	case ok:

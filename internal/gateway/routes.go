@@ -22,12 +22,19 @@ type Route struct {
 	Conditions Conditions
 	// Addresses are those of the Service, host:port; none if it has none.
 	Addresses []string
+	// Backends are the Services of a route that has several, or one with a weight or filters, in
+	// place of Addresses and HTTP2; nil for none.
+	Backends []Backend
+	// Filters change requests and responses; nil for none.
+	Filters *Filters
 	// Endpoint is the address of the cluster's own load balancer for the host; empty for none.
 	Endpoint string
 	// HTTP2 is set of a Service that declares HTTP/2 without TLS.
 	HTTP2 bool
 	// Within is how long a backend may take to begin its answer; zero is the default.
 	Within time.Duration
+	// Limited has Within hold for a backend that speaks HTTP/2, too.
+	Limited bool
 	// Visitors are whom the route lets in.
 	Visitors Visitors
 	// Created is when the route came to be: of two that are equal, the older one counts. Of two of

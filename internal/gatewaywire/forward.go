@@ -40,6 +40,14 @@ func Forward(out, in *http.Request, scheme, host string) {
 	out.Body = &trailedBody{out.Body, in, out.Trailer}
 }
 
+// Retarget replaces the path of a request that Forward made of in. The query stays.
+func Retarget(out *http.Request, path string, in *http.Request) {
+	if _, query, asked := strings.Cut(Target(in), "?"); asked {
+		path += "?" + query
+	}
+	out.URL = targetURL(out.URL.Scheme, out.URL.Host, path)
+}
+
 // Target returns a request's target as it was sent, without the scheme and the host that it may
 // begin with (RFC 9112, section 3.2).
 func Target(r *http.Request) string {
@@ -83,13 +91,13 @@ func targetURL(scheme, host, target string) *url.URL {
 	// Of an opaque URL with two slashes, net/http would write the scheme too. So characters that no
 	// URL has are escaped in this case.
 	raw, query, asked := strings.Cut(target, "?")
-	raw = escaped(raw)
+	raw = Escaped(raw)
 	path, _ := url.PathUnescape(raw) // the server has looked at it
 	return &url.URL{Scheme: scheme, Host: host, Path: path, RawPath: raw, RawQuery: query, ForceQuery: asked}
 }
 
-// escaped escapes what net/url does not take for an escaped path, and leaves the rest.
-func escaped(path string) string {
+// Escaped escapes what net/url does not take for an escaped path, and leaves the rest.
+func Escaped(path string) string {
 	var b strings.Builder
 	for _, c := range []byte(path) {
 		if c < 0x80 && !strings.ContainsRune(`"<>\^{|}#`+"`", rune(c)) {

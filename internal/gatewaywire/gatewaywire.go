@@ -17,6 +17,7 @@ const (
 	Starting    = "starting"    // it is not known yet which routes there are
 	NoRoute     = "no-route"    // no route of the agent has this host and path
 	Ambiguous   = "ambiguous"   // servers read the path by different rules, and only some of these lead to a route
+	NoBackend   = "no-backend"  // the route names no Service that exists and may be reached
 	NotReady    = "not-ready"   // the Service has no pod that accepts connections
 	Unreachable = "unreachable" // the backend closed the connection, or answered nonsense
 	TimedOut    = "timed-out"   // the backend did not answer in time
@@ -82,6 +83,20 @@ func Dropped(name string) bool {
 
 func canonical(name string) string {
 	return http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+}
+
+// connectionHeaders are about the connection, or about the gateway as a hop on it.
+var connectionHeaders = map[string]bool{
+	"Connection": true, "Proxy-Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true,
+	"Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Host": true,
+	"Via": true, "Max-Forwards": true, HeaderLoop: true,
+}
+
+// Reserved reports whether no route may change a header: it says of the client, of the connection
+// or of the agent what only the gateway knows.
+func Reserved(name string) bool {
+	canonical := http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+	return Dropped(name) || connectionHeaders[canonical] || strings.HasPrefix(canonical, "Pipeops-")
 }
 
 // Stays reports whether an answer may go on for long: it has no known length, or its connection is

@@ -1,8 +1,10 @@
 package ingress
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -10,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
+	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -55,16 +58,21 @@ func (t *Router) routesOfHTTPRoutes(ctx context.Context) (routes []Route, err er
 func (t *Router) routesOfHTTPRoute(ctx context.Context, h *unstructured.Unstructured, grants []unstructured.Unstructured) (routes []Route) {
 	matches, reason := matchesOf(h, t.patterns.compile)
 	wants := runnerapi.ReadRouteAnnotations(h.GetAnnotations())
+	var rule *httpRule
+	var of Route // of the rule
 	for i, m := range matches {
-		route := Route{
-			App: runnerapi.Key{Namespace: h.GetNamespace()}, Path: m.path, PathType: m.pathType, Pattern: m.pattern, Conditions: m.conditions,
-			Reason: reason, Created: h.GetCreationTimestamp().Time, Name: h.GetNamespace() + "/" + h.GetName(), Order: i,
-			Within: wants.Within, Warnings: wants.Warnings,
+		if reason == "" && m.rule != rule {
+			rule, of = m.rule, t.routeOfRule(ctx, h.GetNamespace(), m.rule, grants)
+		}
+		route := of
+		route.App, route.Path, route.PathType, route.Pattern = runnerapi.Key{Namespace: h.GetNamespace()}, m.path, m.pathType, m.pattern
+		route.Conditions, route.Reason = m.conditions, cmp.Or(reason, of.Reason)
+		route.Created, route.Name, route.Order = h.GetCreationTimestamp().Time, h.GetNamespace()+"/"+h.GetName(), i
+		route.Warnings = slices.Concat(wants.Warnings, of.Warnings)
+		if route.Within, route.Limited = wants.Within, false; m.rule.within > 0 {
+			route.Within, route.Limited = m.rule.within, true
 		}
 		if reason == "" {
-			to := t.httpBackend(ctx, h.GetNamespace(), m.rule.to, grants)
-			route.Service, route.Port, route.Ready, route.Reason = m.rule.to.text(h.GetNamespace()), m.rule.to.port, to.reason == "", to.reason
-			route.Addresses, route.HTTP2 = to.addresses, to.http2
 			t.demand(ctx, &route, wants.Visitors, wants.Unmet)
 		}
 		for _, host := range hostnamesOf(h) {
@@ -73,6 +81,62 @@ func (t *Router) routesOfHTTPRoute(ctx context.Context, h *unstructured.Unstruct
 		}
 	}
 	return routes
+}
+
+// routeOfRule returns where a rule leads, and what it changes on the way. Of several backends the
+// route shows the one with the largest weight.
+func (t *Router) routeOfRule(ctx context.Context, namespace string, rule *httpRule, grants []unstructured.Unstructured) (r Route) {
+	r.Ready, r.Filters, r.FilterTypes = true, t.filtersOf(ctx, namespace, rule, grants, &r.Warnings), rule.types
+	if rule.redirects() {
+		return r
+	}
+	r.Backends = []gateway.Backend{}
+	total, shown := 0, -1
+	for _, b := range rule.backends {
+		to := destination{missing: true, reason: b.missing}
+		if b.missing == "" {
+			to = t.httpBackend(ctx, namespace, b.to, grants)
+		}
+		if total += b.weight; b.weight > 0 {
+			r.Reason = cmp.Or(r.Reason, to.reason)
+		}
+		if b.missing == "" {
+			if b.weight > shown {
+				shown, r.Service, r.Port = b.weight, b.to.text(namespace), b.to.port
+			}
+			r.Shares = append(r.Shares, runnerapi.RouteShare{Service: b.to.text(namespace), Port: b.to.port, Weight: int32(b.weight)})
+		}
+		r.Backends = append(r.Backends, gateway.Backend{Addresses: to.addresses, HTTP2: to.http2, Weight: b.weight, Missing: to.missing, Filters: b.filters})
+	}
+	if total == 0 {
+		r.Reason = "it leads to no Service; add a backend with a weight"
+	}
+	r.Ready = r.Reason == ""
+	if len(r.Backends) == 1 && total > 0 && !r.Backends[0].Missing && r.Backends[0].Filters == nil {
+		r.Addresses, r.HTTP2, r.Backends, r.Shares = r.Backends[0].Addresses, r.Backends[0].HTTP2, nil, nil
+	}
+	if len(rule.backends) == 1 {
+		r.Shares = nil
+	}
+	return r
+}
+
+// filtersOf returns the filters of a rule. A mirror that cannot be reached is left out: visitors do
+// not see what it answers.
+func (t *Router) filtersOf(ctx context.Context, namespace string, rule *httpRule, grants []unstructured.Unstructured, warnings *[]string) *gateway.Filters {
+	if len(rule.mirrors) == 0 {
+		return rule.filters
+	}
+	f := *rule.filters
+	for _, m := range rule.mirrors {
+		to := t.httpBackend(ctx, namespace, m.to, grants)
+		if to.reason != "" {
+			*warnings = append(*warnings, "requests are not mirrored: "+to.reason)
+			continue
+		}
+		f.Mirrors = append(f.Mirrors, gateway.Mirror{Addresses: to.addresses, HTTP2: to.http2, Share: m.share, Of: m.of})
+	}
+	return &f
 }
 
 // text returns a Service as the routes of a namespace show it.
@@ -89,9 +153,9 @@ func (t *Router) httpBackend(ctx context.Context, from string, to backendRef, gr
 	switch {
 	case to.namespace == from:
 	case !t.store.Scope.Covers(to.namespace):
-		return destination{reason: "the agent does not manage the namespace " + to.namespace}
+		return destination{missing: true, reason: "the agent does not manage the namespace " + to.namespace}
 	case !granted(grants, from, to):
-		return destination{reason: "no ReferenceGrant in " + to.namespace + " lets HTTPRoutes of " + from + " lead to the Service " + to.name}
+		return destination{missing: true, reason: "no ReferenceGrant in " + to.namespace + " lets HTTPRoutes of " + from + " lead to the Service " + to.name}
 	}
 	return t.backend(ctx, to.namespace, &networkingv1.IngressServiceBackend{Name: to.name, Port: networkingv1.ServiceBackendPort{Number: to.port}})
 }

@@ -13,11 +13,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
-// httpRule is what a rule of an HTTPRoute does with the requests of its matches.
-type httpRule struct {
-	to backendRef
-}
-
 type backendRef struct {
 	namespace, name string
 	port            int32
@@ -27,10 +22,10 @@ type backendRef struct {
 // being served: without it, requests would go where its author does not expect them.
 var (
 	carriedSpec    = []string{"parentRefs", "hostnames", "rules"}
-	carriedRule    = []string{"name", "matches", "backendRefs"}
+	carriedRule    = []string{"name", "matches", "filters", "backendRefs", "timeouts"}
 	carriedMatch   = []string{"path", "headers", "queryParams", "method"}
 	carriedValue   = []string{"type", "name", "value"}
-	carriedBackend = []string{"group", "kind", "name", "namespace", "port", "weight"}
+	carriedBackend = []string{"group", "kind", "name", "namespace", "port", "weight", "filters"}
 )
 
 // Uncarried returns why the gateway does not serve an HTTPRoute; empty if it does.
@@ -56,7 +51,7 @@ func matchesOf(route *unstructured.Unstructured, compile func(string) (*regexp.R
 				return closed(route, fmt.Sprintf("it has more matches than the %d that the gateway takes", maxMatches))
 			}
 			m, why := d.match(fmt.Sprintf("%s.matches[%d]", at, n), match)
-			reason = cmp.Or(reason, why)
+			reason = cmp.Or(reason, why, m.fits(at, to))
 			m.rule = to
 			matches = append(matches, m)
 		}
@@ -79,12 +74,6 @@ func notServedFor(route *unstructured.Unstructured, reason string) string {
 	return printable.Shorten("HTTPRoute "+route.GetName()+" is not served: "+reason, maxReason)
 }
 
-// ruleOf returns what a rule does, and why it cannot be carried.
-func ruleOf(at string, rule map[string]any, namespace string) (*httpRule, string) {
-	to, why := backendOf(at, rule, namespace)
-	return &httpRule{to: to}, cmp.Or(unknownField(at, rule, carriedRule), why)
-}
-
 // maxReason is less than the control plane accepts.
 const maxReason = 500
 
@@ -104,35 +93,6 @@ func specOf(o *unstructured.Unstructured) map[string]any {
 func hostnamesOf(route *unstructured.Unstructured) []string {
 	hosts, _, _ := unstructured.NestedStringSlice(route.Object, "spec", "hostnames")
 	return hosts
-}
-
-// backendOf returns the only backend of a rule, and why there is none.
-func backendOf(at string, rule map[string]any, namespace string) (to backendRef, reason string) {
-	refs := objects(rule["backendRefs"])
-	if len(refs) != 1 {
-		return to, fmt.Sprintf("%s.backendRefs has %d backends; the gateway needs one", at, len(refs))
-	}
-	ref := refs[0]
-	at += ".backendRefs[0]"
-	if reason = unknownField(at, ref, carriedBackend); reason != "" {
-		return to, reason
-	}
-	group, _ := ref["group"].(string)
-	kind, _ := ref["kind"].(string)
-	if group != "" || kind != "" && kind != "Service" {
-		return to, at + " is not a Service"
-	}
-	if weight, given := number(ref["weight"]); given && weight == 0 {
-		return to, at + ".weight is 0"
-	}
-	port, _ := number(ref["port"])
-	to.name, _ = ref["name"].(string)
-	to.namespace, _ = ref["namespace"].(string)
-	to.namespace, to.port = cmp.Or(to.namespace, namespace), int32(min(max(port, 0), 1<<16))
-	if to.port == 0 || to.port == 1<<16 {
-		return to, at + ".port is missing"
-	}
-	return to, ""
 }
 
 // unknownField returns a reason if an object has a field that is not carried.

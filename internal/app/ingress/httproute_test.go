@@ -3,11 +3,15 @@ package ingress
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 )
 
 // object decodes what a cluster would have of a spec.
@@ -29,7 +33,7 @@ func TestHTTPRoute_Accepted(t *testing.T) {
 	matches, reason := matchesOf(h, compilePattern)
 	assert.Empty(t, reason)
 	web, api := backendRef{"shop", "web", 80}, backendRef{"back", "api", 8080}
-	ofWeb, ofAPI := &httpRule{to: web}, &httpRule{to: api}
+	ofWeb, ofAPI := &httpRule{backends: []httpBackend{{to: web, weight: 1}}}, &httpRule{backends: []httpBackend{{to: api, weight: 1}}}
 	assert.Equal(t, []httpMatch{
 		{path: "/", pathType: "Prefix", rule: ofWeb}, {path: "/api", pathType: "Exact", rule: ofAPI}, {path: "/v2", pathType: "Prefix", rule: ofAPI},
 	}, matches)
@@ -87,22 +91,162 @@ func TestHTTPRoute_RejectsHostile(t *testing.T) {
 	}
 }
 
+// filtered returns an HTTPRoute whose rule has a field.
+func filtered(t *testing.T, rule string) *unstructured.Unstructured {
+	t.Helper()
+	return object(t, "shop", `{hostnames: [a.example.com], rules: [{`+rule+`}]}`)
+}
+
+func TestHTTPRoute_Rules(t *testing.T) {
+	h := filtered(t, `timeouts: {request: 1m30s, backendRequest: 450ms}, matches: [{path: {value: /a}}], filters: [
+		{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: x-a, value: b}], add: [{name: X-C, value: d}], remove: [x-e]}},
+		{type: ResponseHeaderModifier, responseHeaderModifier: {remove: [server]}},
+		{type: URLRewrite, urlRewrite: {hostname: in.example.com, path: {type: ReplacePrefixMatch, replacePrefixMatch: /b}}},
+		{type: RequestMirror, requestMirror: {backendRef: {name: copy, port: 80}, percent: 5}},
+		{type: RequestMirror, requestMirror: {backendRef: {name: copy, namespace: back, port: 80}, fraction: {numerator: 1, denominator: 1000}}}],
+		backendRefs: [{name: web, port: 80, weight: 9}, {name: new, port: 81, filters: [{type: ResponseHeaderModifier, responseHeaderModifier: {set: [{name: a, value: b}]}}]},
+			{name: off, port: 80, weight: 0}, {name: x, kind: ServiceImport, group: multicluster.x-k8s.io, port: 80}]`)
+	matches, reason := matchesOf(h, compilePattern)
+	require.Empty(t, reason)
+	r := matches[0].rule
+	assert.Equal(t, 500*time.Millisecond, r.within)
+	assert.Equal(t, []string{"RequestHeaderModifier", "ResponseHeaderModifier", "URLRewrite", "RequestMirror", "RequestMirror"}, r.types)
+	assert.Equal(t, &gateway.Filters{
+		Request:  gateway.Modifier{Set: []gateway.Header{{Name: "X-A", Value: "b"}}, Add: []gateway.Header{{Name: "X-C", Value: "d"}}, Remove: []string{"X-E"}},
+		Response: gateway.Modifier{Remove: []string{"Server"}}, Host: "in.example.com", Path: &gateway.PathChange{Value: "/b", Prefix: true},
+	}, r.filters)
+	assert.Equal(t, []httpMirror{{backendRef{"shop", "copy", 80}, 5, 100}, {backendRef{"back", "copy", 80}, 1, 1000}}, r.mirrors)
+	require.Len(t, r.backends, 4)
+	weights := make([]int, len(r.backends))
+	for i, b := range r.backends {
+		weights[i] = b.weight
+	}
+	assert.Equal(t, []int{9, 1, 0, 1}, weights)
+	assert.Equal(t, []gateway.Header{{Name: "A", Value: "b"}}, r.backends[1].filters.Response.Set)
+	assert.Contains(t, r.backends[3].missing, "is not a Service")
+
+	matches, reason = matchesOf(filtered(t, `filters: [{type: RequestRedirect, requestRedirect: {scheme: https, hostname: b.example.com, port: 8443, statusCode: 301, path: {type: ReplaceFullPath, replaceFullPath: /}}}]`), compilePattern)
+	require.Empty(t, reason)
+	assert.Equal(t, &gateway.Redirect{Scheme: "https", Host: "b.example.com", Port: 8443, Status: 301, Path: &gateway.PathChange{Value: "/"}}, matches[0].rule.filters.Redirect)
+	routes := (&Router{}).routesOfHTTPRoute(t.Context(), filtered(t, `filters: [{type: RequestRedirect, requestRedirect: {}}]`), nil)
+	require.Len(t, routes, 1)
+	assert.True(t, routes[0].Ready && routes[0].Port == 0 && routes[0].Filters.Redirect.Status == 302)
+
+	routes = (&Router{}).routesOfHTTPRoute(t.Context(), filtered(t, `backendRefs: []`), nil)
+	require.Len(t, routes, 1)
+	assert.True(t, !routes[0].Ready && routes[0].Backends != nil && len(routes[0].Backends) == 0, "its requests get 500, as the Gateway API says")
+}
+
+func TestHTTPRoute_Timeouts(t *testing.T) {
+	for timeouts, want := range map[string]time.Duration{
+		`{}`: 0, `{request: 90s}`: 90 * time.Second, `{request: 10s, backendRequest: 1500ms}`: 1500 * time.Millisecond, `{backendRequest: 1ms}`: 100 * time.Millisecond,
+		`{request: 0s}`: time.Hour, `{request: 0s, backendRequest: 2s}`: 2 * time.Second, `{request: 1h}`: time.Hour, `{request: 12s1ms}`: 13 * time.Second,
+	} {
+		matches, reason := matchesOf(filtered(t, `timeouts: `+timeouts), compilePattern)
+		assert.Empty(t, reason, timeouts)
+		assert.Equal(t, want, matches[0].rule.within, timeouts)
+	}
+	for _, timeouts := range []string{`{request: 2h}`, `{request: 1.5s}`, `{request: -1s}`, `{request: ""}`, `{request: 1us}`, `{backendRequest: "99999h99999h"}`, `{idle: 1s}`} {
+		assert.Contains(t, Uncarried(filtered(t, `timeouts: `+timeouts)), "spec.rules[0].timeouts.", timeouts)
+	}
+}
+
+// TestHTTPRoute_RejectsFilters has filters that would change what the gateway says, lead elsewhere,
+// or mean more than the gateway does.
+func TestHTTPRoute_RejectsFilters(t *testing.T) {
+	header := func(kind, change string) string {
+		return `type: ` + kind + `HeaderModifier, ` + strings.ToLower(kind) + `HeaderModifier: {` + change + `}`
+	}
+	redirect := func(fields string) string { return `type: RequestRedirect, requestRedirect: {` + fields + `}` }
+	rewrite := func(kind, path string) string {
+		return `type: URLRewrite, urlRewrite: {path: {type: ` + kind + `, ` + strings.ToLower(kind[:1]) + kind[1:] + `: "` + path + `"}}`
+	}
+	for filter, reason := range map[string]string{
+		header("Request", `set: [{name: X-Forwarded-User, value: admin}]`):                  "set[0].name is X-Forwarded-User",
+		header("Request", `add: [{name: x_forwarded_for, value: 1.2.3.4}]`):                 "add[0].name is x_forwarded_for",
+		header("Request", `remove: [X-Real-IP]`):                                            "remove[0] is X-Real-IP",
+		header("Request", `set: [{name: Connection, value: close}]`):                        "set[0].name is Connection",
+		header("Request", `set: [{name: transfer-encoding, value: chunked}]`):               "set[0].name is transfer-encoding",
+		header("Request", `set: [{name: host, value: evil.example.com}]`):                   "set[0].name is host",
+		header("Request", `set: [{name: "a\nb", value: c}]`):                                "set[0].name is not valid",
+		header("Request", `set: [{name: a, value: "b\r\nc: d"}]`):                           "set[0].value is not valid",
+		header("Request", `remove: [""]`):                                                   "remove[0] is not valid",
+		header("Request", `replace: [{name: a, value: b}]`):                                 "requestHeaderModifier.replace",
+		header("Response", `set: [{name: Pipeops-Failed, value: no-route}]`):                "set[0].name is Pipeops-Failed",
+		header("Response", `set: [{name: Content-Length, value: "1"}]`):                     "set[0].name is Content-Length",
+		redirect(`scheme: javascript`):                                                      "scheme is neither http nor https",
+		redirect(`hostname: "evil.example.com/x"`):                                          "hostname is not a name in DNS",
+		redirect(`port: 70000`):                                                             "port is not a port",
+		redirect(`statusCode: 200`):                                                         "statusCode is not one of a redirect",
+		redirect(`fragment: x`):                                                             "requestRedirect.fragment",
+		redirect(`path: {type: ReplaceFullPath, replaceFullPath: "//evil.example.com"}`):    "replaceFullPath is not a path",
+		rewrite("ReplaceFullPath", "/a/../b"):                                               "replaceFullPath is not a path",
+		rewrite("ReplaceFullPath", "/a/.."):                                                 "replaceFullPath is not a path",
+		rewrite("ReplacePrefixMatch", "//evil"):                                             "replacePrefixMatch is not a path",
+		rewrite("ReplacePrefixMatch", "/a%2e"):                                              "replacePrefixMatch is not a path",
+		rewrite("ReplacePrefixMatch", "/a?b"):                                               "replacePrefixMatch is not a path",
+		rewrite("ReplacePrefixMatch", "a"):                                                  "replacePrefixMatch is not a path",
+		rewrite("ReplaceSuffix", "/a"):                                                      "path.type is ReplaceSuffix",
+		`type: URLRewrite, urlRewrite: {query: a}`:                                          "urlRewrite.query",
+		`type: RequestMirror, requestMirror: {backendRef: {name: a}}`:                       "backendRef.port is missing",
+		`type: RequestMirror, requestMirror: {backendRef: {name: a, kind: Pod, port: 80}}`:  "backendRef is not a Service",
+		`type: ExtensionRef, extensionRef: {group: a, kind: b, name: c}`:                    "type is ExtensionRef",
+		`type: CORS, cors: {allowOrigins: ["*"]}`:                                           "type is CORS",
+		`type: RequestRedirect, requestRedirect: {}, urlRewrite: {hostname: b.example.com}`: "filters[0].urlRewrite",
+	} {
+		assert.Contains(t, Uncarried(filtered(t, `filters: [{`+filter+`}]`)), reason, filter)
+	}
+	const to = `backendRefs: [{name: web, port: 80}]`
+	for rule, reason := range map[string]string{
+		to + `, filters: [{type: RequestRedirect, requestRedirect: {}}]`:                                                                                                          "redirects and has backends",
+		`filters: [{type: RequestRedirect, requestRedirect: {}}, {` + rewrite("ReplaceFullPath", "/a") + `}]`:                                                                     "both RequestRedirect and URLRewrite",
+		`matches: [{path: {type: Exact, value: /a}}], filters: [{` + rewrite("ReplacePrefixMatch", "/b") + `}]`:                                                                   "spec.rules[0] has ReplacePrefixMatch",
+		`matches: [{path: {type: RegularExpression, value: /a}}], filters: [{type: RequestRedirect, requestRedirect: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}]`: "spec.rules[0] has ReplacePrefixMatch",
+		`backendRefs: [{name: web, port: 80, filters: [{` + rewrite("ReplaceFullPath", "/b") + `}]}]`:                                                                             "backendRefs[0].filters[0].type is URLRewrite",
+	} {
+		assert.Contains(t, Uncarried(filtered(t, rule)), reason, rule)
+	}
+}
+
+// FuzzHTTPRoute: what an HTTPRoute says never ends the agent, and a route that is served has no
+// header of the gateway's own.
+func FuzzHTTPRoute(f *testing.F) {
+	f.Add(`{"hostnames": ["a"], "rules": [{"matches": [{"path": {"type": "RegularExpression", "value": "/a+"}}], "filters": [{"type": "URLRewrite", "urlRewrite": {"path": {}}}]}]}`)
+	f.Add(`{"hostnames": ["a"], "rules": [{"timeouts": {"request": "1s"}, "backendRefs": [{"weight": -1, "port": 1e99, "filters": [{}]}]}]}`)
+	f.Fuzz(func(t *testing.T, spec string) {
+		o := map[string]any{}
+		if yaml.Unmarshal([]byte(spec), &o) != nil {
+			return
+		}
+		h := &unstructured.Unstructured{Object: map[string]any{"spec": o}}
+		matches, reason := matchesOf(h, compilePattern)
+		if len(matches) == 0 || len(reason) > 512 {
+			t.Fatalf("%d matches, %q", len(matches), reason)
+		}
+		for _, m := range matches {
+			if reason != "" || m.rule.filters == nil {
+				continue
+			}
+			for _, h := range m.rule.filters.Request.Set {
+				if gatewaywire.Reserved(h.Name) {
+					t.Fatal(h.Name)
+				}
+			}
+		}
+	})
+}
+
 // Accepting a part of a route would send requests where its author does not expect them.
 func TestHTTPRoute_RejectedAsWhole(t *testing.T) {
 	const to = `backendRefs: [{name: web, port: 80}]`
 	for rules, reason := range map[string]string{
-		`{` + to + `, filters: [{type: RequestRedirect}]}`:                         "spec.rules[0].filters",
-		`{` + to + `, timeouts: {request: 1s}}`:                                    "spec.rules[0].timeouts",
 		`{` + to + `, fieldOfTomorrow: true}`:                                      "spec.rules[0].fieldOfTomorrow",
 		`{` + to + `, matches: [{path: {type: Exact, value: a}}]}`:                 "spec.rules[0].matches[0].path.value",
-		`{backendRefs: [{name: web, port: 80, weight: 9}, {name: new, port: 80}]}`: "has 2 backends",
-		`{backendRefs: []}`:                                                                  "has 0 backends",
-		`{backendRefs: [{name: web}]}`:                                                       "spec.rules[0].backendRefs[0].port",
-		`{backendRefs: [{name: web, port: 70000}]}`:                                          "spec.rules[0].backendRefs[0].port",
-		`{backendRefs: [{name: web, port: 80, weight: 0}]}`:                                  "spec.rules[0].backendRefs[0].weight",
-		`{backendRefs: [{name: web, port: 80, filters: [{type: RequestMirror}]}]}`:           "spec.rules[0].backendRefs[0].filters",
-		`{backendRefs: [{name: web, port: 80, kind: ServiceImport, group: multicluster.x}]}`: "is not a Service",
-		`{` + to + `}, {` + to + `, retry: {attempts: 2}}`:                                   "spec.rules[1].retry",
+		`{backendRefs: [{name: web}]}`:                                             "spec.rules[0].backendRefs[0].port",
+		`{backendRefs: [{name: web, port: 70000}]}`:                                "spec.rules[0].backendRefs[0].port",
+		`{backendRefs: [{name: web, port: 80, filters: [{type: RequestMirror}]}]}`: "spec.rules[0].backendRefs[0].filters",
+		`{` + to + `, sessionPersistence: {sessionName: a}}`:                       "spec.rules[0].sessionPersistence",
+		`{` + to + `}, {` + to + `, retry: {attempts: 2}}`:                         "spec.rules[1].retry",
 	} {
 		h := object(t, "shop", `{hostnames: [a.example.com], rules: [`+rules+`]}`)
 		assert.Contains(t, Uncarried(h), reason, rules)

@@ -29,6 +29,23 @@ type httpMatch struct {
 	rule           *httpRule
 }
 
+// fits returns a reason if a rule replaces the prefix of a path that is found otherwise.
+func (m *httpMatch) fits(at string, rule *httpRule) string {
+	if m.pathType == string(networkingv1.PathTypePrefix) || rule.filters == nil {
+		return ""
+	}
+	changes := []*gateway.PathChange{rule.filters.Path}
+	if rule.redirects() {
+		changes = append(changes, rule.filters.Redirect.Path)
+	}
+	for _, change := range changes {
+		if change != nil && change.Prefix {
+			return at + " has ReplacePrefixMatch, and a path that is not PathPrefix; use ReplaceFullPath"
+		}
+	}
+	return ""
+}
+
 // reader reads an HTTPRoute.
 type reader struct {
 	compile  func(string) (*regexp.Regexp, error)

@@ -47,6 +47,10 @@ type Route struct {
 	Reason  string // why it is not ready
 	// Endpoint is the public address of the ingress controller for the host; empty for none.
 	Endpoint string
+	// Shares are the Services of an HTTPRoute that has several, and FilterTypes the types of its
+	// filters. One that redirects is ready, and has no Service.
+	Shares      []runnerapi.RouteShare
+	FilterTypes []string
 
 	// The rest is for this agent alone.
 	Addresses []string      // of the Service, host:port
@@ -54,9 +58,14 @@ type Route struct {
 	Within    time.Duration // for the App to begin its answer; zero is the default
 	Visitors  gateway.Visitors
 	Secrets   []string // decide whom to let in. Nothing reports their changes
-	Warnings  []string // annotations that are ignored
-	Created   time.Time
-	Pattern   *regexp.Regexp // of a path that is a regular expression
+	Warnings  []string // annotations that are ignored, and mirrors that are not reached
+	// Backends are the Services of an HTTPRoute in place of Addresses and HTTP2, if it has several,
+	// and Filters what it does on the way. Limited has Within hold for HTTP/2, too.
+	Backends []gateway.Backend
+	Filters  *gateway.Filters
+	Limited  bool
+	Created  time.Time
+	Pattern  *regexp.Regexp // of a path that is a regular expression
 	// Name is the namespace and the name of the HTTPRoute, and Order the place of the match in it:
 	// of equal routes the first counts. They are empty for others.
 	Name  string

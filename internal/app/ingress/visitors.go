@@ -26,7 +26,7 @@ func (t *Router) demand(ctx context.Context, r *Route, v *runnerapi.Visitors, un
 	}
 	visitors, unmet := t.visitorsOf(ctx, r.App, v, unmet)
 	if unmet != "" {
-		r.Ready, r.Reason, r.Addresses = false, unmet, nil
+		r.Ready, r.Reason, r.Addresses, r.Backends, r.Filters = false, unmet, nil, nil, nil
 		return
 	}
 	r.Visitors = visitors

@@ -48,7 +48,7 @@ func (g *Gateway) Check(ctx context.Context, host, path string) error {
 // failuresByWord are those that are not App's.
 var failuresByWord = map[string]failure{
 	starting.word: starting, unknownHost.word: unknownHost, noRoute.word: noRoute, offline.word: offline, busy.word: busy,
-	notReached.word: notReached,
+	notReached.word: notReached, noBackend.word: noBackend,
 }
 
 // checked serves the request of a check.

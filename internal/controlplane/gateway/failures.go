@@ -53,6 +53,8 @@ var (
 		"Its cluster is not connected at present.", "try again in a minute", 30 * time.Second}
 	notReady = failure{http.StatusServiceUnavailable, gatewaywire.NotReady, "The application is not ready",
 		"It is starting, or has stopped.", "try again in a moment", 10 * time.Second}
+	noBackend = failure{http.StatusInternalServerError, gatewaywire.NoBackend, "The application cannot be reached",
+		"Its route names no Service that exists and may be reached.", "its owner finds the reason with `pipeops-runner routes AGENT`", 0}
 	busy = failure{http.StatusServiceUnavailable, gatewaywire.Busy, "Too many requests",
 		"There are too many requests for this application at present.", "try again in a moment", 5 * time.Second}
 	tooMany = failure{http.StatusTooManyRequests, gatewaywire.TooMany, "Too many requests",
@@ -86,6 +88,7 @@ var (
 // agentFailures are the answers to what an agent says by itself.
 var agentFailures = map[string]failure{
 	gatewaywire.Starting: starting, gatewaywire.NoRoute: noRoute, gatewaywire.Ambiguous: ambiguous, gatewaywire.NotReady: notReady, gatewaywire.Unreachable: badGateway,
+	gatewaywire.NoBackend: noBackend,
 	gatewaywire.TimedOut: timedOut, gatewaywire.Busy: busy,
 	gatewaywire.Denied: denied, gatewaywire.Unauthorized: unauthorized, gatewaywire.TooMany: tooMany, gatewaywire.TooLarge: tooLarge,
 	gatewaywire.SignIn: signIn, gatewaywire.SignInFailed: signInFailed, gatewaywire.NotAdmitted: notAdmitted, gatewaywire.ProviderAway: providerAway,
@@ -166,7 +169,7 @@ func failGRPC(w http.ResponseWriter, f failure) {
 var grpcCodes = map[int]grpc.Code{
 	http.StatusBadRequest: grpc.Internal, http.StatusNotFound: grpc.Unimplemented, http.StatusMethodNotAllowed: grpc.Unknown,
 	http.StatusRequestTimeout: grpc.Unknown, http.StatusUnauthorized: grpc.Unauthenticated, http.StatusForbidden: grpc.PermissionDenied,
-	http.StatusRequestEntityTooLarge: grpc.Unknown,
+	http.StatusRequestEntityTooLarge: grpc.Unknown, http.StatusInternalServerError: grpc.Unknown,
 }
 
 var codes = map[int]problem.Code{
@@ -174,6 +177,7 @@ var codes = map[int]problem.Code{
 	http.StatusTooManyRequests: problem.TooManyRequests, http.StatusGatewayTimeout: problem.Timeout,
 	http.StatusBadGateway: problem.Unavailable, http.StatusRequestTimeout: problem.RequestTimeout, http.StatusBadRequest: problem.BadRequest,
 	http.StatusUnauthorized: problem.Unauthorized, http.StatusForbidden: problem.Forbidden, http.StatusRequestEntityTooLarge: problem.TooLarge,
+	http.StatusInternalServerError: problem.Internal,
 }
 
 // wantsPage reports whether a client asks for HTML, as browsers do.

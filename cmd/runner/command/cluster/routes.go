@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,10 +58,21 @@ func routeTable(w io.Writer, routes []runnerapi.Route) {
 	}
 }
 
-// backendText returns where a route leads. A route that the gateway cannot carry leads nowhere.
+// backendText returns where a route leads. A route that the gateway cannot carry, or that redirects,
+// leads nowhere.
 func backendText(r runnerapi.Route) string {
-	if r.Port == 0 {
+	switch {
+	case r.Port == 0 && slices.Contains(r.Filters, "RequestRedirect"):
+		return r.Namespace + " (redirect)"
+	case r.Port == 0:
 		return r.Namespace
+	}
+	if len(r.Backends) > 0 {
+		shares := make([]string, len(r.Backends))
+		for i, b := range r.Backends {
+			shares[i] = fmt.Sprintf("%s:%d (%d)", b.Service, b.Port, b.Weight)
+		}
+		return r.Namespace + "/" + strings.Join(shares, ", ")
 	}
 	return fmt.Sprintf("%s/%s:%d", r.Namespace, cmp.Or(r.App, r.Service), r.Port)
 }
