@@ -44,6 +44,7 @@ type Ingress struct {
 	Public      bool              `json:"public,omitempty" doc:"Serves the App at a host of its own below the domain of the control plane's gateway, over HTTPS. status.publicUrls lists it."`
 	Hosts       []IngressHost     `json:"hosts,omitempty" maxItems:"32" doc:"Hosts of yours; without public, at least one."`
 	Annotations map[string]string `json:"annotations,omitempty" maxProperties:"32" doc:"For the ingress controller, or for who makes the certificates."`
+	Ports       []IngressPort     `json:"ports,omitempty" maxItems:"16" doc:"Ports of the control plane's gateway that lead to ports of the App, for what is not HTTP. status.publicUrls lists them."`
 	Visitors    *Visitors         `json:"visitors,omitempty" doc:"Whom the gateway lets in. With it, the gateway alone serves the App: its hosts have no Ingress, because an ingress controller would let in everyone."`
 }
 
@@ -67,6 +68,18 @@ type SignIn struct {
 	Secret string   `json:"secret,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret of the identity provider, with the keys issuer, client-id and client-secret, and if need be ca.crt and groups-claim. The control plane's own provider when absent."`
 	Emails []string `json:"emails,omitempty" maxItems:"32" maxLength:"254" doc:"Addresses that the provider has verified; *@DOMAIN is all of a domain, and * everyone whom the provider knows." example:"[\"*@example.com\"]"`
 	Groups []string `json:"groups,omitempty" maxItems:"32" maxLength:"100" doc:"Names of the provider's groups, of its claim groups."`
+}
+
+// IngressPort is a port of the control plane's gateway.
+//
+// +kubebuilder:object:generate=true
+type IngressPort struct {
+	Port          int32    `json:"port" minimum:"1" maximum:"65535" doc:"Port of the App's Service."`
+	Protocol      string   `json:"protocol,omitempty" enum:"TCP" default:"TCP"`
+	PublicPort    int32    `json:"publicPort,omitempty" minimum:"1" maximum:"65535" doc:"Port of the gateway, of those that its operator has opened. The control plane chooses one when absent, and keeps it."`
+	AllowFrom     []string `json:"allowFrom,omitempty" maxItems:"64" maxLength:"43" doc:"Addresses, and networks in CIDR form, from which visitors are let in; those of visitors when absent."`
+	ProxyProtocol bool     `json:"proxyProtocol,omitempty" doc:"Begins each connection with a header of the PROXY protocol, version 2, which has the visitor's address."`
+	IdleSeconds   int32    `json:"idleSeconds,omitempty" minimum:"1" maximum:"86400" doc:"How long a connection may have nothing to say; 3600 when absent."`
 }
 
 // IngressHost is one host name, or a path of it.

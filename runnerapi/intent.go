@@ -75,6 +75,8 @@ type ObjectIntent struct {
 	// Public is the field by which an App asks for a host below the gateway's domain; empty if it
 	// does not.
 	Public string
+	// Ports are the public ports of the gateway that an App asks for; 0 for any.
+	Ports []PortIntent
 	// Protected reports that it is an App which does not let in every visitor.
 	Protected bool
 	// SignedIn reports that it is an App whose visitors have to sign in at an identity provider, or
@@ -104,6 +106,12 @@ type ContainerIntent struct {
 	Limits ResourceAmounts
 	// Partial reports whether the container's controller adds what is not named.
 	Partial bool
+}
+
+// PortIntent is a public port that an App asks for.
+type PortIntent struct {
+	Field string // of the object
+	Port  int32  // 0 for any
 }
 
 // NameIntent is a name that an object would use.

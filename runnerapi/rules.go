@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
@@ -107,9 +108,43 @@ var ingressRules = []Rule{
 		func(s AppSpec) bool { return s.Ingress == nil || slices.ContainsFunc(s.Ports, Port.tcp) },
 	},
 	{
-		"ingress.hosts", "an ingress needs a host, or public",
-		`!has(self.ingress) || has(self.ingress.hosts) && size(self.ingress.hosts) > 0 || has(self.ingress.public) && self.ingress.public`,
-		func(s AppSpec) bool { return s.Ingress == nil || s.Ingress.Public || len(s.Ingress.Hosts) > 0 },
+		"ingress.hosts", "an ingress needs a host, public or ports",
+		`!has(self.ingress) || has(self.ingress.hosts) && size(self.ingress.hosts) > 0 || has(self.ingress.public) && self.ingress.public || ` +
+			`has(self.ingress.ports) && size(self.ingress.ports) > 0`,
+		func(s AppSpec) bool {
+			return s.Ingress == nil || s.Ingress.Public || len(s.Ingress.Hosts) > 0 || len(s.Ingress.Ports) > 0
+		},
+	},
+	{
+		"ingress.ports", "a port is none of the App's TCP ports",
+		noPorts + `self.ingress.ports.all(h, has(self.ports) && self.ports.exists(p, p.protocol == 'TCP' && (has(p.service) ? p.service : p.port) == h.port))`,
+		func(s AppSpec) bool {
+			return every(s.publicPorts(), func(h IngressPort) bool {
+				return slices.ContainsFunc(s.Ports, func(p Port) bool { return p.tcp() && p.ServicePort() == h.Port })
+			})
+		},
+	},
+	{
+		"ingress.ports", "a port is there twice",
+		noPorts + `self.ingress.ports.all(h, self.ingress.ports.exists_one(o, o.port == h.port)) && ` +
+			`self.ingress.ports.all(h, !has(h.publicPort) || self.ingress.ports.exists_one(o, has(o.publicPort) && o.publicPort == h.publicPort))`,
+		func(s AppSpec) bool {
+			var named []IngressPort
+			for _, p := range s.publicPorts() {
+				if p.PublicPort != 0 {
+					named = append(named, p)
+				}
+			}
+			return distinct(s.publicPorts(), func(p IngressPort) string { return strconv.Itoa(int(p.Port)) }) &&
+				distinct(named, func(p IngressPort) string { return strconv.Itoa(int(p.PublicPort)) })
+		},
+	},
+	{
+		"ingress.ports", "an entry of allowFrom is neither an IP address nor a network in CIDR form",
+		noPorts + `self.ingress.ports.all(p, !has(p.allowFrom) || p.allowFrom.all(a, isIP(a) || isCIDR(a)))`,
+		func(s AppSpec) bool {
+			return every(s.publicPorts(), func(p IngressPort) bool { return every(p.AllowFrom, isNetwork) })
+		},
 	},
 	{
 		"ingress.hosts", "a port is none of the App's TCP ports",
@@ -138,7 +173,7 @@ var ingressRules = []Rule{
 		"ingress.visitors.allowFrom", "an entry is neither an IP address nor a network in CIDR form",
 		noVisitors + `!has(self.ingress.visitors.allowFrom) || self.ingress.visitors.allowFrom.all(a, isIP(a) || isCIDR(a))`,
 		func(s AppSpec) bool {
-			return s.visitors() == nil || every(s.visitors().AllowFrom, func(text string) bool { _, err := limit.ParseNetwork(text); return err == nil })
+			return s.visitors() == nil || every(s.visitors().AllowFrom, isNetwork)
 		},
 	},
 	{
@@ -172,6 +207,10 @@ var ingressRules = []Rule{
 		},
 	},
 }
+
+func isNetwork(text string) bool { _, err := limit.ParseNetwork(text); return err == nil }
+
+const noPorts = `!has(self.ingress) || !has(self.ingress.ports) || `
 
 const (
 	noVisitors = `!has(self.ingress) || !has(self.ingress.visitors) || `

@@ -13,6 +13,13 @@ func (s AppSpec) visitors() *Visitors {
 	return s.Ingress.Visitors
 }
 
+func (s AppSpec) publicPorts() []IngressPort {
+	if s.Ingress == nil {
+		return nil
+	}
+	return s.Ingress.Ports
+}
+
 func (v *Visitors) empty() bool {
 	return len(v.AllowFrom) == 0 && v.BasicAuthSecret == "" && v.RequestsPerSecond == 0 && v.MaxBodyBytes == 0 &&
 		v.SignIn == nil && v.ServiceTokensSecret == ""
@@ -49,14 +56,32 @@ func (v *Visitors) SignsIn() bool {
 // Widest networks that count as a choice of visitors, in bits.
 const minBits4, minBits6 = 8, 16
 
-// Protects reports whether not everyone is let in.
-func (v *Visitors) Protects() bool {
-	if v == nil {
+// SignsIn reports whether visitors of an App with that ingress have to sign in wherever it is
+// public. At a port no one can.
+func (i *Ingress) SignsIn() bool { return i != nil && len(i.Ports) == 0 && i.Visitors.SignsIn() }
+
+// identifies reports whether visitors have to say who they are.
+func (v *Visitors) identifies() bool {
+	return v != nil && (v.BasicAuthSecret != "" || v.SignsIn() || v.SignIn == nil && v.ServiceTokensSecret != "")
+}
+
+// Protects reports whether an App with that ingress does not let in everyone anywhere. At a port,
+// networks alone can keep visitors out.
+func (i *Ingress) Protects() bool {
+	if i == nil {
 		return false
 	}
-	narrow := len(v.AllowFrom) > 0 && every(v.AllowFrom, func(text string) bool {
+	everywhere := i.Visitors != nil && narrow(i.Visitors.AllowFrom)
+	hosts := everywhere || i.Visitors.identifies()
+	if (i.Public || len(i.Hosts) > 0 || len(i.Ports) == 0) && !hosts {
+		return false
+	}
+	return every(i.Ports, func(p IngressPort) bool { return narrow(p.AllowFrom) || len(p.AllowFrom) == 0 && everywhere })
+}
+
+func narrow(networks []string) bool {
+	return len(networks) > 0 && every(networks, func(text string) bool {
 		n, err := limit.ParseNetwork(text)
 		return err == nil && (n.Addr().Is4() && n.Bits() >= minBits4 || n.Addr().Is6() && n.Bits() >= minBits6)
 	})
-	return narrow || v.BasicAuthSecret != "" || v.SignsIn() || v.SignIn == nil && v.ServiceTokensSecret != ""
 }

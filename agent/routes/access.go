@@ -36,6 +36,10 @@ func (r *Registrar) setPublic(ctx context.Context, engine *app.Engine, to access
 	state := theirs.RoutesState
 	public := publicOf(to, state)
 	for _, left := range theirs.omitted {
+		if left.Protocol != "" {
+			public.Ports = append(public.Ports, ingress.PublicPort{App: left.App, Port: left.Port, Reason: left.Reason})
+			continue
+		}
 		if _, known := public.Hosts[left.Host]; !known {
 			public.Hosts[left.Host] = ingress.PublicHost{Reason: left.Reason}
 		}
@@ -73,8 +77,14 @@ func publicOf(to access, state controlapi.RoutesState) ingress.Public {
 	for _, h := range state.Hosts {
 		hosts[h.Host] = publicHost(h)
 	}
+	ports := make([]ingress.PublicPort, 0, len(state.Ports))
+	for _, p := range state.Ports {
+		ports = append(ports, ingress.PublicPort{
+			App: runnerapi.Key{Namespace: p.Namespace, Name: p.App}, Port: p.Port, PublicPort: p.PublicPort, Served: p.Served, Reason: printable.Text(p.Reason),
+		})
+	}
 	return ingress.Public{
-		Off: to.off, Fix: to.fix, Domain: state.Gateway, Hosts: hosts,
+		Off: to.off, Fix: to.fix, Domain: state.Gateway, Hosts: hosts, Ports: ports,
 		Given: func(k runnerapi.Key) string {
 			return controlapi.GivenHost(k.Name, k.Namespace, state.Agent, state.Gateway)
 		},

@@ -45,6 +45,10 @@ func (l List) List(ctx context.Context) ([]runnerapi.Route, error) {
 	to, _ := l.registrar.publicAccess()
 	list := make([]runnerapi.Route, len(routes))
 	for i, r := range routes {
+		if r.Protocol != "" {
+			list[i] = portOf(r, to, state, err)
+			continue
+		}
 		list[i] = routeOf(r, to, state, err)
 	}
 	return list, nil
@@ -94,4 +98,33 @@ func hostStatus(state controlapi.RoutesState, host string) (controlapi.HostStatu
 		}
 	}
 	return controlapi.HostStatus{}, false
+}
+
+// portOf returns the route of a public port as Runners see it.
+func portOf(r ingress.Route, to access, state controlapi.RoutesState, unknown error) runnerapi.Route {
+	out := runnerapi.Route{
+		Host: r.Host, Path: r.Path, PathType: r.PathType, Namespace: r.App.Namespace, App: r.App.Name, Service: r.Service, Port: r.Port,
+		Protocol: r.Protocol, State: runnerapi.RouteSuspended, Mode: runnerapi.RouteTunnel, Reason: "the control plane has not heard of the port yet",
+	}
+	port := controlapi.PortStatus{}
+	for _, p := range state.Ports {
+		if p.Namespace == r.App.Namespace && p.App == r.App.Name && p.Port == r.Port && p.Protocol == r.Protocol {
+			port, out.Reason = p, printable.Text(p.Reason)
+		}
+	}
+	out.PublicPort, out.URL = port.PublicPort, controlapi.PortURL(r.Protocol, r.Host, int(port.PublicPort))
+	switch {
+	case to.closed():
+		out.Reason = to.off
+	case unknown != nil:
+		out.Reason = "the control plane cannot be asked whether it serves the port"
+	case state.Gateway == "":
+		out.Reason = "the control plane has no gateway"
+	case !port.Served:
+	case !r.Ready:
+		out.Reason = r.Reason
+	default:
+		out.State, out.Proof = runnerapi.RouteServing, controlapi.ProofGiven
+	}
+	return out
 }

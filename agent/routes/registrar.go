@@ -149,7 +149,7 @@ func (k *knownRoutes) next() time.Duration {
 	switch {
 	case k.Gateway == "" || k.Digest == "":
 		return sentAtLeast // a gateway that is turned on comes with another tunnel
-	case slices.ContainsFunc(k.Hosts, unsettled):
+	case slices.ContainsFunc(k.Hosts, unsettled), slices.ContainsFunc(k.Ports, func(p controlapi.PortStatus) bool { return !p.Served }):
 		k.again = min(max(hostsSoon, 2*k.again), hostsAgain)
 		return retry.Jitter(k.again)
 	}
@@ -239,6 +239,7 @@ func backendsOf(routes []ingress.Route) []gateway.Route {
 			Host: r.Host, Path: r.Path, PathType: r.PathType, Pattern: r.Pattern, Conditions: r.Conditions,
 			Addresses: r.Addresses, Endpoint: r.Endpoint, HTTP2: r.HTTP2, Created: r.Created, Name: r.Name, Order: r.Order, Within: r.Within, Visitors: r.Visitors,
 			Backends: r.Backends, Filters: r.Filters, Limited: r.Limited,
+			Protocol: r.Protocol, Port: r.Port, Proxied: r.Proxied, Idle: r.Idle,
 		})
 	}
 	return backends
@@ -326,7 +327,7 @@ func sentRoute(r ingress.Route) controlapi.Route {
 	return controlapi.Route{
 		Host: r.Host, Path: path, PathType: pathType, TLS: r.TLS,
 		Namespace: r.App.Namespace, App: r.App.Name, Service: r.Service, Port: r.Port, Ready: r.Ready, Reason: r.Reason,
-		Endpoint: r.Endpoint,
+		Endpoint: r.Endpoint, Protocol: r.Protocol, PublicPort: r.PublicPort,
 	}
 }
 

@@ -47,7 +47,7 @@ func (f Form) Apply(base runnerapi.AppSpec) (runnerapi.AppSpec, Errors) {
 	f.applySchedule(&spec)
 	f.applyResources(&spec, was)
 	f.applyPorts(&spec, was, wrong)
-	f.applyIngress(&spec, was)
+	f.applyIngress(&spec, was, wrong)
 	f.applyEnv(&spec, wrong)
 	f.applyProbe(&spec, was, wrong)
 	return spec, wrong
@@ -131,8 +131,8 @@ func (f Form) applyPorts(spec *runnerapi.AppSpec, was Form, wrong Errors) {
 	}
 }
 
-func (f Form) applyIngress(spec *runnerapi.AppSpec, was Form) {
-	if f.Public == was.Public && f.Hosts == was.Hosts && f.guard() == was.guard() {
+func (f Form) applyIngress(spec *runnerapi.AppSpec, was Form, wrong Errors) {
+	if f.Public == was.Public && f.Hosts == was.Hosts && f.PublicPorts == was.PublicPorts && f.guard() == was.guard() {
 		return
 	}
 	ingress := runnerapi.Ingress{}
@@ -151,13 +151,31 @@ func (f Form) applyIngress(spec *runnerapi.AppSpec, was Form) {
 			ingress.Hosts = append(ingress.Hosts, h)
 		}
 	}
+	if f.PublicPorts != was.PublicPorts {
+		ingress.Ports = f.publicPorts(ingress.Ports, wrong)
+	}
 	if f.guard() != was.guard() {
 		ingress.Visitors = f.visitors(ingress.Visitors)
 	}
 	spec.Ingress = &ingress
-	if !ingress.Public && len(ingress.Hosts) == 0 && ingress.Visitors == nil {
+	if !ingress.Public && len(ingress.Hosts) == 0 && len(ingress.Ports) == 0 && ingress.Visitors == nil {
 		spec.Ingress = nil
 	}
+}
+
+// publicPorts returns those of the form, with what it does not show of those that there were.
+func (f Form) publicPorts(had []runnerapi.IngressPort, wrong Errors) (ports []runnerapi.IngressPort) {
+	for _, text := range Words(f.PublicPorts) {
+		p, err := ParsePublicPort(text)
+		wrong.add(PublicPorts, err)
+		if i := slices.IndexFunc(had, func(h runnerapi.IngressPort) bool { return h.Port == p.Port }); i >= 0 {
+			public := p.PublicPort
+			p = had[i]
+			p.PublicPort = public
+		}
+		ports = append(ports, p)
+	}
+	return ports
 }
 
 // visitors returns those of the form with what it does not show; nil for everyone.
@@ -226,7 +244,7 @@ func Words(text string) []string {
 // fieldOf are the form's fields by the beginning of a path in the spec, the longest first.
 var fieldOf = []struct{ path, field string }{
 	{"resources.requests.cpu", CPU}, {"resources.limits.cpu", CPULimit}, {"resources.requests.memory", Memory}, {"resources.limits.memory", MemoryLimit},
-	{"probes.readiness.http.port", ProbePort}, {"probes.readiness", ProbePath}, {"ingress.hosts", Hosts},
+	{"probes.readiness.http.port", ProbePort}, {"probes.readiness", ProbePath}, {"ingress.hosts", Hosts}, {"ingress.ports", PublicPorts},
 	{"ingress.visitors.allowFrom", AllowFrom}, {"ingress.visitors.signIn.secret", SignInTo}, {"ingress.visitors.signIn", SignIn}, {"ingress.visitors.serviceTokensSecret", Tokens}, {"ingress.visitors", BasicAuth}, {"ingress", Public},
 	{"imagePullSecrets", PullSecrets}, {"image", Image}, {"type", Type}, {"schedule.timeZone", TimeZone}, {"schedule", Schedule}, {"replicas", Replicas}, {"ports", Ports},
 	{"command", Command}, {"args", Args}, {"security", AllowRoot},

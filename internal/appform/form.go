@@ -18,6 +18,7 @@ const (
 	Ports       = "ports"
 	Public      = "public"
 	Hosts       = "hosts"
+	PublicPorts = "publicPorts"
 	AllowFrom   = "allowFrom"
 	BasicAuth   = "basicAuth"
 	SignIn      = "signIn"
@@ -45,6 +46,7 @@ type Form struct {
 	Image, Type, Replicas              string
 	Schedule, TimeZone                 string
 	Ports, Hosts, AllowFrom            string // several are separated by spaces
+	PublicPorts                        string // several are separated by spaces
 	BasicAuth, SignInTo, Tokens        string // Secrets
 	SignIn                             string // emails, and groups as group:NAME
 	Public, AllowRoot                  bool
@@ -72,7 +74,7 @@ func Decode(v url.Values) Form {
 	text := func(name string) string { return strings.TrimSpace(v.Get(name)) }
 	f := Form{
 		Image: text(Image), Type: text(Type), Schedule: text(Schedule), TimeZone: text(TimeZone), Replicas: text(Replicas),
-		Ports: text(Ports), Hosts: text(Hosts), AllowFrom: text(AllowFrom), BasicAuth: text(BasicAuth), SignIn: text(SignIn), SignInTo: text(SignInTo), Tokens: text(Tokens), Public: v.Get(Public) == "true", AllowRoot: v.Get(AllowRoot) == "true",
+		Ports: text(Ports), Hosts: text(Hosts), PublicPorts: text(PublicPorts), AllowFrom: text(AllowFrom), BasicAuth: text(BasicAuth), SignIn: text(SignIn), SignInTo: text(SignInTo), Tokens: text(Tokens), Public: v.Get(Public) == "true", AllowRoot: v.Get(AllowRoot) == "true",
 		Size: text(Size), CPU: text(CPU), CPULimit: text(CPULimit), Memory: text(Memory), MemoryLimit: text(MemoryLimit),
 		ProbePath: text(ProbePath), ProbePort: text(ProbePort),
 		Command: lines(v.Get(Command)), Args: lines(v.Get(Args)), PullSecrets: text(PullSecrets),
@@ -120,6 +122,11 @@ func Of(s runnerapi.AppSpec) Form {
 			f.AllowFrom, f.BasicAuth, f.Tokens = strings.Join(v.AllowFrom, " "), v.BasicAuthSecret, v.ServiceTokensSecret
 			f.SignIn, f.SignInTo = signInText(v.SignIn)
 		}
+		public := make([]string, 0, len(s.Ingress.Ports))
+		for _, p := range s.Ingress.Ports {
+			public = append(public, publicPortText(p))
+		}
+		f.PublicPorts = strings.Join(public, " ")
 		for _, h := range s.Ingress.Hosts {
 			hosts = append(hosts, h.Host+h.Path)
 		}

@@ -75,3 +75,20 @@ const probePeriod = 2
 func Probe(path string, port int32) *runnerapi.Probe {
 	return &runnerapi.Probe{HTTP: &runnerapi.HTTPProbe{Path: path, Port: port}, PeriodSeconds: probePeriod}
 }
+
+// ParsePublicPort reads PORT[:PUBLIC-PORT], a port of the App's Service and one of the gateway.
+func ParsePublicPort(s string) (p runnerapi.IngressPort, err error) {
+	port, public, named := strings.Cut(s, ":")
+	if p.Port, err = ParsePortNumber(port); err == nil && named {
+		p.PublicPort, err = ParsePortNumber(public)
+	}
+	return p, err
+}
+
+func publicPortText(p runnerapi.IngressPort) string {
+	text := strconv.Itoa(int(p.Port))
+	if p.PublicPort != 0 {
+		text += ":" + strconv.Itoa(int(p.PublicPort))
+	}
+	return text
+}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 )
 
 // The authors of Apps and Ingresses choose parts of what the agent sends. The control plane refuses
@@ -65,7 +67,7 @@ var (
 // Fits returns why the control plane would refuse the route, also if it came alone.
 func (r Route) Fits() error {
 	if len(r.Host) > maxHost || utf8.RuneCountInString(r.Path) > maxPath || utf8.RuneCountInString(r.Reason) > maxReason ||
-		!routeHost.MatchString(r.Host) || !strings.HasPrefix(r.Path, "/") || !slices.Contains(pathTypes, r.PathType) {
+		!slices.Contains([]string{"", gatewaywire.TCP}, r.Protocol) || !routeHost.MatchString(r.Host) || !strings.HasPrefix(r.Path, "/") || !slices.Contains(pathTypes, r.PathType) {
 		return errUnfit
 	}
 	return RoutesRequest{Routes: []Route{r}}.check()

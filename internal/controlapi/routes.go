@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -37,6 +38,10 @@ type Route struct {
 	Ready     bool   `json:"ready" doc:"A request would be answered."`
 	Reason    string `json:"reason,omitempty" maxLength:"512" doc:"Why it is not ready."`
 	Endpoint  string `json:"endpoint,omitempty" maxLength:"253" doc:"Public address of the cluster's load balancer for the host, an IP address or a name: HTTPS is at port 443."`
+	// Protocol and PublicPort are of a public port, whose Host is the App's below the gateway's
+	// domain.
+	Protocol   string `json:"protocol,omitempty" enum:"TCP" doc:"Of a public port; absent for requests of HTTP."`
+	PublicPort int32  `json:"publicPort,omitempty" minimum:"0" maximum:"65535" doc:"Public port that the App names; absent where the control plane chooses it."`
 }
 
 // RoutesRequest is the complete list of an agent's routes: a route that it lacks is gone.
@@ -52,6 +57,18 @@ type RoutesState struct {
 	Gateway string       `json:"gateway,omitempty" doc:"Domain of the control plane's gateway; absent where it has none."`
 	Agent   string       `json:"agent,omitempty" doc:"ID of the agent, of which its Apps' hosts below the gateway's domain are made."`
 	Hosts   []HostStatus `json:"hosts,omitempty" maxItems:"1000" doc:"The hosts of the routes, by name."`
+	Ports   []PortStatus `json:"ports,omitempty" maxItems:"1000" doc:"The public ports of Apps."`
+}
+
+// PortStatus is what the control plane does with a public port of an App.
+type PortStatus struct {
+	Namespace  string `json:"namespace" maxLength:"63"`
+	App        string `json:"app" maxLength:"253"`
+	Protocol   string `json:"protocol" enum:"TCP"`
+	Port       int32  `json:"port" minimum:"1" maximum:"65535" doc:"Port of the App's Service."`
+	PublicPort int32  `json:"publicPort,omitempty" minimum:"0" maximum:"65535" doc:"Port of the gateway; absent while there is none."`
+	Served     bool   `json:"served" doc:"The gateway passes connections on."`
+	Reason     string `json:"reason,omitempty" maxLength:"512" doc:"Why it does not."`
 }
 
 // Digest identifies a list of routes; it is empty for an empty list. The order counts, so callers
@@ -71,7 +88,10 @@ func (r RoutesRequest) Digest() string {
 // check returns an error for what the schema cannot express: two equal routes that differ in the
 // rest are ambiguous.
 func (r RoutesRequest) check() error {
-	type key struct{ host, path, pathType, namespace, app, service string }
+	type key struct {
+		host, path, pathType, namespace, app, service, protocol string
+		port                                                    int32 // of a public port
+	}
 	seen := make(map[key]bool, len(r.Routes))
 	for _, route := range r.Routes {
 		if (route.Service == "") != (route.Port == 0) {
@@ -82,7 +102,14 @@ func (r RoutesRequest) check() error {
 			return problem.Errorf(problem.Invalid, "send an IP address or a name in DNS, of a host with TLS that is not a wildcard",
 				"the endpoint %.253q of %s is not valid", route.Endpoint, route.Host).WithField("routes")
 		}
-		k := key{route.Host, route.Path, route.PathType, route.Namespace, route.App, route.Service}
+		if route.Protocol != "" && (route.App == "" || route.Endpoint != "" || route.Path != "/" || route.Port == 0) || route.Protocol == "" && route.PublicPort != 0 {
+			return problem.Errorf(problem.Invalid, "send an App, the port of its Service, the path / and no endpoint",
+				"the public port %d of %s is not valid", route.PublicPort, route.Host).WithField("routes")
+		}
+		k := key{host: route.Host, path: route.Path, pathType: route.PathType, namespace: route.Namespace, app: route.App, service: route.Service}
+		if route.Protocol != "" {
+			k.protocol, k.port = route.Protocol, route.Port
+		}
 		if seen[k] {
 			return problem.Errorf(problem.Invalid, "send each host and path of a Service once",
 				"Service %s/%s has %s%s (%s) twice", route.Namespace, route.Service, route.Host, route.Path, route.PathType).WithField("routes")
@@ -130,4 +157,14 @@ func (h *handler) putRoutes(ctx context.Context, in *routesInput) (*routesOutput
 	}
 	state, err := h.backend.PutRoutes(ctx, peerOf(ctx).agentID, in.Body)
 	return &routesOutput{Body: state}, h.problem(ctx, err)
+}
+
+// PortURL returns where the public reaches a port of the gateway. Without a port, the host alone is
+// known.
+func PortURL(protocol, host string, port int) string {
+	url := strings.ToLower(protocol) + "://" + host
+	if port == 0 {
+		return url
+	}
+	return url + ":" + strconv.Itoa(port)
 }

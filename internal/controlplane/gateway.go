@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -63,6 +64,7 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 		c.cfg.Log.Warn().Int("files", lost).Msg("the gateway's key is missing in the data directory; removing the certificates that it encrypted and requesting new ones")
 	}
 	p := &public{domain: cfg.Domain, now: c.cfg.Now, store: c.store, metrics: c.instruments.gateway, table: gateway.NewTable(c.store, c.cfg.Now)}
+	p.table.SetOpen(cfg.TCPPorts)
 	if cfg.Console {
 		p.table.SetOwn(consoleLabel + cfg.Domain)
 	}
@@ -95,6 +97,7 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 	})
 	if !cfg.Apart {
 		p.gateway = newGateway(&c.cfg, p, names, c.tunnels.dialPublic, publicPort(&c.cfg, c.listeners.https), c.listeners.http3 != nil, c.api.pages())
+		c.routes.Listens = p.listens
 	}
 	visited := p.gateway
 	if visited == nil {
@@ -134,6 +137,9 @@ func newGateway(c *Config, p *public, names *discovery.Names, dial func(context.
 		},
 		Table: p.table, Dial: dial, Own: own, TLS: p.certs.TLS(), Challenge: p.certs.Challenge(), HTTPSPort: at,
 		Limits: c.Gateway.Limits, HSTS: c.Gateway.HSTS, AccessLog: c.Gateway.AccessLog, AgentName: names.Of, Metrics: p.metrics, Tracer: c.Tracer, Log: log,
+	}
+	if len(c.Gateway.TCPPorts) > 0 {
+		cfg.Listen = c.listenPort
 	}
 	if http3 {
 		cfg.HTTP3Port = at
@@ -179,6 +185,14 @@ func ordersCertificate(ctx context.Context, s *store.Store, table *gateway.Table
 	defer cancel()
 	_, err := s.CertificateFailure(ctx, host)
 	return err != nil // without the database nothing can be ordered
+}
+
+// listens returns why the gateway does not listen at a port that an App has.
+func (p *public) listens(port int) string {
+	if err := p.gateway.PortFailure(port); err != nil {
+		return fmt.Sprintf("the gateway cannot listen at port %d; have the operator look at the control plane's log", port)
+	}
+	return ""
 }
 
 // serves reports whether a host is served.

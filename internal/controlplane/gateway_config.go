@@ -7,11 +7,13 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ports"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 )
 
@@ -36,6 +38,8 @@ type GatewayConfig struct {
 	Apart bool
 	// HTTPSListen and HTTPListen are where it listens. An empty HTTPListen means no plain HTTP.
 	HTTPSListen, HTTPListen string
+	// TCPPorts are those that Apps may have. None is open that no App has.
+	TCPPorts ports.Set
 	// NoHTTP3 leaves the UDP port of HTTPSListen closed.
 	NoHTTP3 bool
 	// HTTPSPort is the port at which visitors reach HTTPSListen; 0 if it is the same.
@@ -94,7 +98,7 @@ func (g *GatewayConfig) setDefaults() {
 
 func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 	if g.Domain == "" {
-		if g.Certificates != "" || g.CARoots != nil || g.Console {
+		if g.Certificates != "" || g.CARoots != nil || g.Console || len(g.TCPPorts) > 0 {
 			bad("--gateway-domain: is missing; name the domain of public Apps, or leave the other gateway flags out")
 		}
 		return
@@ -106,8 +110,12 @@ func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 		bad("--gateway-console: the processes of --gateway-apart have no console; give one of both")
 	}
 	for flag, value := range map[string]string{"--gateway-https": g.HTTPSListen, "--gateway-http": g.HTTPListen} {
-		if _, _, err := net.SplitHostPort(value); value != "" && err != nil {
+		_, at, err := net.SplitHostPort(value)
+		if value != "" && err != nil {
 			bad("%s: %q is not host:port; for example :443", flag, value)
+		}
+		if n, err := strconv.Atoi(at); err == nil && g.TCPPorts.Has(n) {
+			bad("--gateway-tcp-ports: %d is the port of %s; leave it out", n, flag)
 		}
 	}
 	if g.CA != "" && g.CA != GatewayInternal {

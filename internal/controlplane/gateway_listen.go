@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"syscall"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
@@ -25,6 +26,19 @@ func listenPublic(ctx context.Context, c *Config) (https, http net.Listener, htt
 		return https, nil, http3, fmt.Errorf("--gateway-http: %w; free the port or choose another with --gateway-http", err)
 	}
 	return https, c.public(listenerHTTP, http), http3, nil
+}
+
+// listenPort opens a public port that an App has, at the address of HTTPS.
+func (c *Config) listenPort(ctx context.Context, port int) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(c.Gateway.HTTPSListen)
+	if err != nil {
+		return nil, err
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return nil, err
+	}
+	return c.public(listenerPort, ln), nil
 }
 
 // public gives a public port its limits, and has it read the headers of load balancers.

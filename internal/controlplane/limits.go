@@ -86,6 +86,7 @@ const (
 	listenerPeer   = "peer"
 	listenerHTTPS  = "gateway-https"
 	listenerHTTP   = "gateway-http"
+	listenerPort   = "gateway-port"
 )
 
 // Connections returns the counts of the listeners by name: api, tunnel, edge, peer,

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"math/rand/v2"
-	"slices"
 )
 
 // Backend is one of several Services behind a route.
@@ -43,10 +42,4 @@ func (r *Route) choose() (b Backend, ok bool) {
 		n -= b.Weight
 	}
 	return b, !b.Missing
-}
-
-// spread returns an address of several to connect to, and the others in turn.
-func spread(addresses []string) (first string, others []string) {
-	n := rand.IntN(len(addresses)) //nolint:gosec // spreading load needs no secrecy
-	return addresses[n], slices.Concat(addresses[n+1:], addresses[:n])
 }

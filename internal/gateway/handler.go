@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -55,6 +56,7 @@ type Handler struct {
 	Endpoints Endpoints
 
 	routes   atomic.Pointer[table] // nil until known is closed
+	ports    atomic.Pointer[ports] // likewise
 	known    chan struct{}         // closed by the first Set
 	log      zerolog.Logger
 	tracer   trace.TracerProvider
@@ -64,6 +66,7 @@ type Handler struct {
 	proxy    *httputil.ReverseProxy
 	requests *limit.Shares // in progress, by host
 	streams  *limit.Shares
+	visitors *limit.Shares // connections to ports, by host and address
 	checks   *limit.Shares // of passwords, by host; waiting has also those that wait for one
 	waiting  *limit.Shares
 	signIns  *limit.Shares // calls of identity providers in progress, by host
@@ -78,8 +81,9 @@ func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
 		tracer: tracer, log: log.With().Str("part", "gateway").Logger(), known: make(chan struct{}),
 		requests: limit.NewFairShares(maxRequests, maxRequests), streams: limit.NewFairShares(maxStreams, maxStreams),
 		checks: limit.NewShares(checksTogether, checksEach), waiting: limit.NewShares(maxRequests, checksWaiting),
-		signIns: limit.NewShares(maxSignIns, signInsEach),
-		mirrors: newMirrors(),
+		signIns:  limit.NewShares(maxSignIns, signInsEach),
+		mirrors:  newMirrors(),
+		visitors: limit.NewShares(maxStreams, connectionsEach),
 	}
 	h.http2 = transport()
 	h.http2.Protocols.SetUnencryptedHTTP2(true)
@@ -150,6 +154,7 @@ func (h *Handler) Set(routes []Route) {
 		defer close(h.known)
 	}
 	t := newTable(routes, *before)
+	h.setPorts(routes)
 	h.routes.Store(&t)
 }
 
@@ -240,6 +245,10 @@ func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Starting, nil)
 		return
 	}
+	if r.Method == http.MethodConnect {
+		h.connect(w, r)
+		return
+	}
 	routes, host, by := h.routes.Load(), hostOf(r), askedBy(r)
 	found := routes.find(host, pathOf(r), &by)
 	route := cmp.Or(found, nowhere)
@@ -306,7 +315,8 @@ func (to *target) lead(route *Route, r *http.Request, raw string) (status int, w
 	case len(backend.Addresses) == 0:
 		return http.StatusServiceUnavailable, gatewaywire.NotReady
 	}
-	to.address, to.others = spread(backend.Addresses)
+	addresses := shuffled(backend.Addresses)
+	to.address, to.others = addresses[0], addresses[1:]
 	to.http2, to.of = backend.HTTP2 || gatewaywire.IsGRPC(r.Header), backend.Filters
 	if to.filters != nil && to.filters.Path != nil {
 		if to.path, ok = to.filters.Path.apply(route, raw); !ok {
@@ -366,18 +376,34 @@ func (h *Handler) RoundTrip(r *http.Request) (*http.Response, error) {
 		out.Body = io.NopCloser(r.Body) // for the next attempt; the proxy closes it
 		r = &out
 	}
-	began, pause, addresses := time.Now(), retry.Backoff(firstPause, lastPause), slices.Concat(to.others, []string{to.address})
-	for next := 0; ; next++ {
-		resp, err := transport.RoundTrip(r)
-		var none notReadyError
-		if !errors.As(err, &none) || !none.refused() || time.Since(began) >= refusedFor || !retry.Wait(r.Context(), pause.NextBackOff()) {
-			return resp, err
-		}
+	var resp *http.Response
+	err := tryEach(r.Context(), slices.Concat([]string{to.address}, to.others), func(address string) error {
 		out, at := *r, *r.URL
-		at.Host = addresses[next%len(addresses)]
+		at.Host = address
 		out.URL = &at
-		r = &out
+		var err error
+		resp, err = transport.RoundTrip(&out) //nolint:bodyclose // the caller does
+		return err
+	})
+	return resp, err
+}
+
+// tryEach tries addresses in turns while pods refuse the connection, though not for long.
+func tryEach(ctx context.Context, addresses []string, try func(address string) error) error {
+	began, pause := time.Now(), retry.Backoff(firstPause, lastPause)
+	for next := 0; ; next++ {
+		err := try(addresses[next%len(addresses)])
+		var none notReadyError
+		if !errors.As(err, &none) || !none.refused() || time.Since(began) >= refusedFor || !retry.Wait(ctx, pause.NextBackOff()) {
+			return err
+		}
 	}
+}
+
+// shuffled returns the addresses of a Service from any of them on: each gets its share.
+func shuffled(addresses []string) []string {
+	first := rand.IntN(len(addresses)) //nolint:gosec // spreading load needs no secrecy
+	return slices.Concat(addresses[first:], addresses[:first])
 }
 
 // own keeps backends from speaking in the agent's name, and counts an answer that may go on for

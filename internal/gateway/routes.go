@@ -43,6 +43,14 @@ type Route struct {
 	Created time.Time
 	Name    string
 	Order   int
+	// Protocol is that of a public port, such as gatewaywire.TCP; empty for requests of HTTP. The
+	// route is then for Host and Port alone: Port is the one of the Service.
+	Protocol string
+	Port     int32
+	// Proxied has the Service get the header of the PROXY protocol, version 2.
+	Proxied bool
+	// Idle is how long a connection to the port may have nothing to say; zero is the default.
+	Idle time.Duration
 
 	guard *guard // nil if everyone is let in
 }
@@ -56,6 +64,9 @@ type table map[string][]Route // by host, the best match first
 func newTable(routes []Route, before table) table {
 	t := table{}
 	for _, r := range routes {
+		if r.Protocol != "" {
+			continue
+		}
 		host := strings.ToLower(r.Host)
 		r.guard = before.guardOf(host, r)
 		t[host] = append(t[host], r)

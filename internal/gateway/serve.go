@@ -39,5 +39,10 @@ func (h *Handler) Serve(ctx context.Context, ln net.Listener, drain time.Duratio
 	}
 	h.leaving.Watch(srv)
 	defer h.Close()
+	relays := &relays{}
+	life, end := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), relaysKey{}, relays))
+	defer relays.group.Wait()
+	defer end()
+	srv.BaseContext = func(net.Listener) context.Context { return life }
 	return httpserver.Until(ctx, srv, drain, func() error { return srv.Serve(ln) })
 }

@@ -246,6 +246,11 @@ func (r ruling) brought(o runnerapi.ObjectIntent) error {
 			return err
 		}
 	}
+	for _, p := range o.Ports {
+		if err := r.port(p); err != nil {
+			return err
+		}
+	}
 	for _, way := range o.Outside {
 		if err := r.outside(way); err != nil {
 			return err

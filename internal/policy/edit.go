@@ -85,7 +85,7 @@ func (r Rule) boundedBy(was Rule) Rule {
 		r.Approval, r.ApproveUnseen = was.Approval, was.ApproveUnseen
 	}
 	r.Public, r.MaxReplicas, r.MaxResources = cmp.Or(r.Public, was.Public), cmp.Or(r.MaxReplicas, was.MaxReplicas), cmp.Or(r.MaxResources, was.MaxResources)
-	r.Visitors = cmp.Or(r.Visitors, was.Visitors)
+	r.Visitors, r.PublicPorts = cmp.Or(r.Visitors, was.Visitors), kept(r.PublicPorts, was.PublicPorts)
 	r.Kubernetes, r.Record = cmp.Or(r.Kubernetes, was.Kubernetes), r.Record || was.Record
 	return r
 }

@@ -116,6 +116,8 @@ func (r ruling) visitors(o runnerapi.ObjectIntent) error {
 		at = runnerapi.NameIntent{Field: o.Public, Name: "the App's host below the gateway's domain"}
 	case len(o.Hosts) > 0:
 		at = runnerapi.NameIntent{Field: o.Hosts[0].Field, Name: spoken(o.Hosts[0].Name)}
+	case len(o.Ports) > 0:
+		at = runnerapi.NameIntent{Field: o.Ports[0].Field, Name: portText(o.Ports[0].Port)}
 	case len(o.Outside) > 0:
 		at = o.Outside[0]
 	default:

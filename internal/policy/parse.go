@@ -216,19 +216,20 @@ func (c *checking) rule(at string, r Rule) {
 	c.signers(at+".signers", r)
 	c.imageSigners(at+".imageSigners", r.ImageSigners)
 	c.oneOf(at+".visitors", r.Visitors, required, signIn)
+	c.publicPorts(at+".publicPorts", r.PublicPorts)
 	c.approval(at+".approval", r.Approval)
 	if r.ApproveUnseen && r.Approval == "" {
 		c.add(at+".approveUnseen", "is about commands that need an approval: set approval")
 	}
 	c.kubernetes(at, r)
 	if r.Deny && r.bounded() {
-		c.add(at+".deny", "a rule that denies takes no images, charts, hosts, public, visitors, annotations, placement, maxReplicas, maxResources, kinds, rights, lookups, signers, imageSigners, record and approval: it has nothing to bound")
+		c.add(at+".deny", "a rule that denies takes no images, charts, hosts, public, visitors, publicPorts, annotations, placement, maxReplicas, maxResources, kinds, rights, lookups, signers, imageSigners, record and approval: it has nothing to bound")
 	}
 }
 
 // bounded reports whether the rule bounds what a command brings.
 func (r Rule) bounded() bool {
-	return r.Images != nil || r.Charts != nil || r.Hosts != nil || r.Public != nil || r.Visitors != "" || r.Annotations != nil || r.Placement != nil || r.MaxReplicas != nil || r.MaxResources != nil ||
+	return r.Images != nil || r.Charts != nil || r.Hosts != nil || r.Public != nil || r.Visitors != "" || r.PublicPorts != nil || r.Annotations != nil || r.Placement != nil || r.MaxReplicas != nil || r.MaxResources != nil ||
 		r.Kinds != nil || r.Rights != nil || r.Lookups != nil || r.Signers != nil || r.ImageSigners != nil || r.Record || r.Approval != ""
 }
 

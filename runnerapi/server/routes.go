@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
@@ -27,7 +28,7 @@ func (s *routeCalls) listRoutes(ctx context.Context, in *struct{ params.Page }) 
 	items, err := s.public.List(ctx)
 	items = guard.Seen(ctx, s.guard, items, func(r runnerapi.Route) string { return r.Namespace })
 	items, rest, err := paged(in.Page, items, err, func(o runnerapi.Route) string {
-		return keyOf(o.Namespace, o.App, o.Host, o.Path, o.PathType, o.Service)
+		return keyOf(o.Namespace, o.App, o.Host, o.Path, o.PathType, o.Service, o.Protocol, strconv.Itoa(int(o.Port)))
 	})
 	return &routeListOutput{Body: runnerapi.RouteList{Items: items, Page: rest}}, err
 }

@@ -27,7 +27,7 @@ PROOF is what lets the agent serve the host. It is given (below the gateway's do
 MODE is how requests come to the cluster: through the agent's tunnel, or direct to its load
 balancer. -o json has the load balancer's address (endpoint), and why it is not used (modeReason).
 
-CONFLICT names another agent that serves the host, or the App of the same agent that had the path
+CONFLICT names another agent that serves the host or the port, or the App of the same agent that had the path
 before.`,
 		Example: "  pipeops-controlplane routes\n  pipeops-controlplane routes shop -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -76,7 +76,7 @@ func routeTable(w io.Writer, routes []routes.Route) {
 		case r.Ready:
 			ready = "yes"
 		}
-		cli.Row(w, r.URL, r.PathType, r.Agent.Name, r.Namespace, cmp.Or(r.App, r.Service), r.Port, ready, cmp.Or(r.Proof, "none"), cmp.Or(r.Mode, "none"), cli.Ago(r.Since), conflict(r), r.Reason)
+		cli.Row(w, r.URL, cmp.Or(r.Protocol, r.PathType), r.Agent.Name, r.Namespace, cmp.Or(r.App, r.Service), r.Port, ready, cmp.Or(r.Proof, "none"), cmp.Or(r.Mode, "none"), cli.Ago(r.Since), conflict(r), r.Reason)
 	}
 }
 
@@ -85,6 +85,8 @@ func conflict(r routes.Route) string {
 	switch {
 	case r.HeldBy == nil:
 		return ""
+	case r.HeldBy.ID != r.Agent.ID && r.HeldBy.App != "":
+		return "held by App " + r.HeldBy.Namespace + "/" + r.HeldBy.App + " of agent " + r.HeldBy.Name
 	case r.HeldBy.ID != r.Agent.ID:
 		return "held by agent " + r.HeldBy.Name
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
@@ -33,6 +34,8 @@ type Public struct {
 	Given func(runnerapi.Key) string
 	// Hosts are the hosts that the control plane knows of this agent.
 	Hosts map[string]PublicHost
+	// Ports are what it knows of the public ports of this agent's Apps.
+	Ports []PublicPort
 }
 
 // host returns the host that an App has below the gateway's domain; empty if it has none.
@@ -53,7 +56,7 @@ func (t *Router) SetPublic(ctx context.Context, has Public) error {
 		}
 	}
 	had := t.public.Swap(&has)
-	if had != nil && had.Domain == has.Domain && had.Off == has.Off && maps.Equal(had.Hosts, has.Hosts) {
+	if had != nil && had.Domain == has.Domain && had.Off == has.Off && maps.Equal(had.Hosts, has.Hosts) && slices.Equal(had.Ports, has.Ports) {
 		return nil
 	}
 	if had == nil || had.Domain != has.Domain || had.Off != has.Off {
@@ -95,7 +98,7 @@ func (p *Public) of(a *v1alpha1.App) (r reached) {
 	if p == nil || a.Spec.Ingress == nil {
 		return r
 	}
-	alone := a.Spec.Ingress.Public || a.Spec.Ingress.Visitors != nil // no ingress controller serves it
+	alone := a.Spec.Ingress.Public || a.Spec.Ingress.Visitors != nil || len(a.Spec.Ingress.Ports) > 0 // no ingress controller serves it
 	if alone {
 		r.condition = p.unavailable()
 	}
@@ -121,6 +124,9 @@ func (p *Public) of(a *v1alpha1.App) (r reached) {
 			r.condition = notServedAt(h.Host, host.Reason)
 		}
 	}
+	if len(a.Spec.Ingress.Ports) > 0 && p.unavailable() == nil {
+		r = p.portsOf(a, r)
+	}
 	all := len(a.Spec.Ingress.Hosts)
 	if a.Spec.Ingress.Public {
 		all++
@@ -142,7 +148,7 @@ func (p *Public) unavailable() *runnerapi.Condition {
 		return ready.False(runnerapi.ReasonNotPublic, p.Off, p.Fix)
 	case p.Domain == "":
 		return ready.False(runnerapi.ReasonNoGateway, "the gateway alone is to serve the App, and the control plane has no gateway",
-			"have the operator start the control plane with --gateway-domain, or remove ingress.public and ingress.visitors")
+			"have the operator start the control plane with --gateway-domain, or remove ingress.public, ingress.ports and ingress.visitors")
 	}
 	return nil
 }

@@ -52,13 +52,20 @@ type Route struct {
 	Shares      []runnerapi.RouteShare
 	FilterTypes []string
 
+	// Protocol is that of a public port, empty for requests of HTTP. PublicPort is the one that the
+	// App names, 0 for any.
+	Protocol   string
+	PublicPort int32
+
 	// The rest is for this agent alone.
 	Addresses []string      // of the Service, host:port
 	HTTP2     bool          // the Service declares HTTP/2 without TLS
 	Within    time.Duration // for the App to begin its answer; zero is the default
 	Visitors  gateway.Visitors
-	Secrets   []string // decide whom to let in. Nothing reports their changes
-	Warnings  []string // annotations that are ignored, and mirrors that are not reached
+	Proxied   bool          // connections begin with a header of the PROXY protocol
+	Idle      time.Duration // for which a connection may have nothing to say; zero is the default
+	Secrets   []string      // decide whom to let in. Nothing reports their changes
+	Warnings  []string      // annotations that are ignored, and mirrors that are not reached
 	// Backends are the Services of an HTTPRoute in place of Addresses and HTTP2, if it has several,
 	// and Filters what it does on the way. Limited has Within hold for HTTP/2, too.
 	Backends []gateway.Backend
@@ -184,7 +191,16 @@ func (t *Router) refuseForeign(routes []Route, apps []v1alpha1.App) []Route {
 func compareRoutes(a, b Route) int {
 	return cmp.Or(cmp.Compare(a.App.Namespace, b.App.Namespace), cmp.Compare(a.App.Name, b.App.Name),
 		cmp.Compare(a.Host, b.Host), cmp.Compare(a.Path, b.Path), cmp.Compare(a.PathType, b.PathType), cmp.Compare(a.Service, b.Service),
-		cmp.Compare(a.Conditions.String(), b.Conditions.String()))
+		cmp.Compare(a.Conditions.String(), b.Conditions.String()),
+		cmp.Compare(a.Protocol, b.Protocol), comparePorts(a, b))
+}
+
+// comparePorts compares the ports of two routes of public ports.
+func comparePorts(a, b Route) int {
+	if a.Protocol == "" || b.Protocol == "" {
+		return 0
+	}
+	return cmp.Compare(a.Port, b.Port)
 }
 
 func (t *Router) routesOf(ctx context.Context, a *v1alpha1.App, in *networkingv1.Ingress) (routes []Route) {
@@ -241,6 +257,7 @@ func (t *Router) givenRoutes(ctx context.Context, apps []v1alpha1.App) (routes [
 		if host := public.host(a); host != "" {
 			routes = t.givenRoute(ctx, routes, a, runnerapi.IngressHost{Host: host})
 		}
+		routes = t.portRoutes(ctx, routes, a, public)
 		if in := a.Spec.Ingress; in != nil && in.Visitors != nil {
 			for _, h := range in.Hosts {
 				routes = t.givenRoute(ctx, routes, a, h)

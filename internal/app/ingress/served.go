@@ -34,12 +34,12 @@ func (t *Router) Served(ctx context.Context, a *v1alpha1.App, s *v1alpha1.Status
 	if a.Spec.Ingress == nil {
 		return 0, nil
 	}
-	if (a.Spec.Ingress.Public || a.Spec.Ingress.Visitors != nil) && t.public.Load() == nil {
+	if (a.Spec.Ingress.Public || a.Spec.Ingress.Visitors != nil || len(a.Spec.Ingress.Ports) > 0) && t.public.Load() == nil {
 		t.keepPublic(a, s)
 		return 0, nil // SetPublic brings the App here again
 	}
 	if len(a.Spec.Ingress.Hosts) == 0 || a.Spec.Ingress.Visitors != nil {
-		public, again := t.reached(ctx, a)
+		public, again := t.reached(ctx, a, s)
 		s.Conditions, s.PublicURLs = append(s.Conditions, *public.condition), public.urls
 		return again, nil
 	}
@@ -69,7 +69,7 @@ func (t *Router) Served(ctx context.Context, a *v1alpha1.App, s *v1alpha1.Status
 	}
 	condition, again := diagnose.Served(ev)
 	recheck = diagnose.Sooner(recheck, again)
-	public, again := t.reached(ctx, a)
+	public, again := t.reached(ctx, a, s)
 	if better(public.condition, condition, a) {
 		condition = public.condition
 	}
@@ -81,11 +81,14 @@ func (t *Router) Served(ctx context.Context, a *v1alpha1.App, s *v1alpha1.Status
 }
 
 // reached returns how the gateway serves an App, and when to look again.
-func (t *Router) reached(ctx context.Context, a *v1alpha1.App) (reached, time.Duration) {
+func (t *Router) reached(ctx context.Context, a *v1alpha1.App, s *v1alpha1.Status) (reached, time.Duration) {
 	public := t.public.Load().of(a)
 	unmet, again := t.unmet(ctx, a)
 	if unmet != "" && public.condition != nil && public.condition.Reason != runnerapi.ReasonNotPublic && public.condition.Reason != runnerapi.ReasonNoGateway {
 		public = reached{condition: notServedAt("the App", unmet)}
+	}
+	if len(a.Spec.Ingress.Ports) > 0 && s.ReadyReplicas == 0 && public.condition != nil && public.condition.Holds() { // nothing tries a port as Check does a host
+		public.condition = notServedAt("the App's ports", "no pod is ready; wait for one, or look at the App's diagnosis")
 	}
 	return public, again
 }
@@ -96,7 +99,7 @@ func better(gateway, controller *runnerapi.Condition, a *v1alpha1.App) bool {
 	case gateway == nil:
 		return false
 	case controller.Holds():
-		return a.Spec.Ingress.Public && !gateway.Holds() // a controller does not serve that host
+		return (a.Spec.Ingress.Public || len(a.Spec.Ingress.Ports) > 0) && !gateway.Holds() // a controller does not serve that host
 	}
 	return gateway.Holds() || missesController(controller) // the gateway needs neither a controller nor a Secret
 }

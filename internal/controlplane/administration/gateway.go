@@ -7,6 +7,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ports"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
@@ -55,12 +56,20 @@ func (a *Gateway) CA(ctx context.Context) ([]byte, error) {
 
 // Routes returns the routes of an agent, or of all if the name is empty.
 func (a *Gateway) Routes(ctx context.Context, nameOrID string) (routes.List, error) {
+	at, err := a.advertisedYet(ctx)
+	if err != nil {
+		return routes.List{}, err
+	}
+	open, err := ports.ParseSet(at.GatewayTCPPorts)
+	if err != nil {
+		return routes.List{}, err
+	}
 	if nameOrID == "" {
-		return routes.Of(ctx, a.store, "", a.now())
+		return routes.Of(ctx, a.store, "", open, a.now())
 	}
 	found, err := findAgent(ctx, a.store, nameOrID)
 	if err != nil {
 		return routes.List{}, err
 	}
-	return routes.Of(ctx, a.store, found.ID, a.now())
+	return routes.Of(ctx, a.store, found.ID, open, a.now())
 }

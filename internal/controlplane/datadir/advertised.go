@@ -33,6 +33,8 @@ type Advertised struct {
 	RunnerBroker RunnerBroker `json:"runnerBroker,omitzero"`
 	// GatewayDomain is empty if there is no gateway.
 	GatewayDomain string `json:"gatewayDomain,omitempty"`
+	// GatewayTCPPorts are the ports that Apps may have.
+	GatewayTCPPorts string `json:"gatewayTCPPorts,omitempty"`
 }
 
 // ErrNeverServed means that serve has not run with this data directory yet.

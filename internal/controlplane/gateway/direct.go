@@ -65,8 +65,9 @@ func (g *Gateway) probe(ctx context.Context) error {
 	return g.prober.Run(ctx)
 }
 
-// Follow takes the endpoints of the table. It is called after each refresh.
+// Follow takes the endpoints and the ports of the table. It is called after each refresh.
 func (g *Gateway) Follow() {
+	g.ports.due.Raise()
 	if g.prober != nil {
 		g.prober.Set(g.cfg.Table.endpoints())
 		g.modesChanged()

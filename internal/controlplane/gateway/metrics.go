@@ -30,6 +30,9 @@ type Metrics struct {
 	// modes are hosts with an endpoint, by mode.
 	modes     *prometheus.GaugeVec
 	fallbacks prometheus.Counter
+	// connections and carried are of public ports.
+	connections, carried *prometheus.CounterVec
+	open                 prometheus.Gauge
 
 	mu     sync.Mutex
 	agents map[string]bool
@@ -56,7 +59,12 @@ func NewMetrics(registry prometheus.Registerer, namespace string) *Metrics {
 		modes: make.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: "gateway", Name: "endpoints", Help: "Hosts with a tested endpoint, by the mode that is in use.",
 		}, []string{"mode"}),
-		fallbacks: make.NewCounter(counter("fallbacks_total", "Public requests that an endpoint did not take, and that were sent through the tunnel.")),
+		fallbacks:   make.NewCounter(counter("fallbacks_total", "Public requests that an endpoint did not take, and that were sent through the tunnel.")),
+		connections: make.NewCounterVec(counter("port_connections_total", "Connections to public ports, by agent and result."), []string{"agent", "result"}),
+		carried:     make.NewCounterVec(counter("port_bytes_total", "Bytes of connections to public ports, by agent and direction."), []string{"agent", "direction"}),
+		open: make.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: "gateway", Name: "ports", Help: "Public ports at which the gateway listens for Apps.",
+		}),
 		claims: make.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: "gateway", Name: "claims", Help: "Hosts that agents name, proven or unproven.",
 		}, []string{"state"}),

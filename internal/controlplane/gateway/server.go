@@ -42,6 +42,8 @@ type Config struct {
 	Dial func(ctx context.Context, agentID string) (net.Conn, error)
 	// TLS has the certificates.
 	TLS *tls.Config
+	// Listen opens a public port that an App has; nil where there are none.
+	Listen func(ctx context.Context, port int) (net.Listener, error)
 	// Own answers requests for the table's own host; nil where there is none.
 	Own http.Handler
 	// Challenge answers ACME's HTTP challenges, and passes other requests on; nil where there are
@@ -93,13 +95,16 @@ type Gateway struct {
 	requests  *underWay
 	streams   *underWay
 	prober    *direct.Prober // nil in tunnel mode
+	dial      dialFunc
+	ports     *openPorts
 }
 
 // New returns a Gateway.
 func New(cfg Config) *Gateway {
 	cfg.Limits, cfg.Patience = cfg.Limits.WithDefaults(), cfg.Patience.withDefaults()
 	g := &Gateway{cfg: cfg, requests: newUnderWay(cfg.Limits.Requests), streams: newUnderWay(cfg.Limits.Streams)}
-	g.transport = newTransport(newHolder(cfg.Dial, cfg.Patience.Start).dialAgent)
+	g.dial, g.ports = newHolder(cfg.Dial, cfg.Patience.Start).dialAgent, newOpenPorts()
+	g.transport = newTransport(g.dial)
 	g.prober = g.newProber()
 	g.proxy = g.newProxy()
 	return g
@@ -114,6 +119,7 @@ func (g *Gateway) Serve(ctx context.Context, secure, plain net.Listener) error {
 	srv := g.server(g)
 	srv.TLSConfig = recognizable(g.cfg.TLS)
 	group.Go(func() error { return g.probe(ctx) })
+	group.Go(func() error { return g.servePorts(ctx) })
 	g.run(ctx, group, srv, secure)
 	if plain != nil {
 		g.run(ctx, group, g.server(g.plain()), plain)

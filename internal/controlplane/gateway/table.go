@@ -11,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/direct"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ports"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
@@ -40,9 +41,12 @@ type Table struct {
 
 	known chan struct{} // closed once the table was read
 
+	open ports.Set // that the operator has opened to Apps
+
 	mu    sync.RWMutex
 	hosts map[string]*Host
-	own   *Host // the gateway's own; nil for none
+	ports []Port // that Apps have
+	own   *Host  // the gateway's own; nil for none
 }
 
 // agentRoutes is what the table knows of one agent.
@@ -58,6 +62,9 @@ type agentRoutes struct {
 func NewTable(s *store.Store, now func() time.Time) *Table {
 	return &Table{store: s, now: now, agents: map[string]agentRoutes{}, claims: map[string]map[string]store.HostClaim{}, hosts: map[string]*Host{}, known: make(chan struct{})}
 }
+
+// SetOpen sets the ports that the operator has opened to Apps. It is called before Refresh.
+func (t *Table) SetOpen(open ports.Set) { t.open = open }
 
 // SetOwn gives the gateway a host of its own, which no agent can have. Config.Own answers there.
 func (t *Table) SetOwn(host string) {
@@ -196,6 +203,9 @@ func (t *Table) Refresh(ctx context.Context) error {
 func (t *Table) refresh(ctx context.Context) error {
 	sets, err := t.store.RouteSets(ctx)
 	if err != nil {
+		return err
+	}
+	if err := t.refreshPorts(ctx, sets); err != nil {
 		return err
 	}
 	touched := map[string]bool{}

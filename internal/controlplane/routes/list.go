@@ -6,8 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ports"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
@@ -24,10 +26,14 @@ type Route struct {
 	App       string   `json:"app,omitempty"`
 	Service   string   `json:"service,omitempty"` // with its namespace if that is another one
 	Port      int32    `json:"port,omitempty"`    // absent if the route cannot be carried
-	Ready     bool     `json:"ready"`
-	Served    bool     `json:"served"`          // the gateway serves the host from this agent
-	Proof     string   `json:"proof,omitempty"` // what proves that it may; empty for nothing
-	Reason    string   `json:"reason,omitempty"`
+	// Protocol is that of a public port, absent for requests of HTTP, and PublicPort its number;
+	// absent while there is none.
+	Protocol   string `json:"protocol,omitempty"`
+	PublicPort int    `json:"publicPort,omitempty"`
+	Ready      bool   `json:"ready"`
+	Served     bool   `json:"served"`          // the gateway serves the host from this agent
+	Proof      string `json:"proof,omitempty"` // what proves that it may; empty for nothing
+	Reason     string `json:"reason,omitempty"`
 	// Mode is how requests come to the cluster, of a host that is served. Endpoint is the address
 	// of the cluster's load balancer, and ModeReason why it is not used.
 	Mode       string    `json:"mode,omitempty"`
@@ -57,8 +63,9 @@ type List struct {
 }
 
 // Of returns the routes of an agent, or of all if the ID is empty.
-func Of(ctx context.Context, s *store.Store, only string, now time.Time) (List, error) {
-	known, err := readState(ctx, s)
+// open are the ports that the operator has opened to Apps.
+func Of(ctx context.Context, s *store.Store, only string, open ports.Set, now time.Time) (List, error) {
+	known, err := readState(ctx, s, open)
 	if err != nil {
 		return List{}, err
 	}
@@ -81,11 +88,12 @@ type publicState struct {
 	routes []store.Route
 	agents []store.Agent
 	claims []store.HostClaim
+	ports  []ports.Ruling
 	sets   map[string]store.RouteSet
 	failed map[string]store.CertificateFailure // by host
 }
 
-func readState(ctx context.Context, s *store.Store) (known publicState, err error) {
+func readState(ctx context.Context, s *store.Store, open ports.Set) (known publicState, err error) {
 	if known.routes, err = s.Routes(ctx); err != nil {
 		return known, err
 	}
@@ -95,6 +103,11 @@ func readState(ctx context.Context, s *store.Store) (known publicState, err erro
 	if known.claims, err = s.Claims(ctx); err != nil {
 		return known, err
 	}
+	claims, err := s.PortClaims(ctx)
+	if err != nil {
+		return known, err
+	}
+	known.ports = ports.Settle(claims, open)
 	if known.sets, err = s.RouteSets(ctx); err != nil {
 		return known, err
 	}
@@ -131,15 +144,23 @@ func (p publicState) judge(now time.Time) []Route {
 			Service: r.Service, Port: r.Port, Ready: r.Ready, Served: status.Served, Proof: status.Proof, Reason: r.Reason, Since: r.Since,
 			Mode: status.Mode, ModeReason: status.ModeReason, Endpoint: r.Endpoint,
 		}
+		if r.Protocol != "" {
+			p.judgePort(&route, r, known)
+			status.Served, status.Reason = route.Served, cmp.Or(route.Reason, r.Reason)
+		}
 		if !status.Served && r.Carried() {
 			route.Reason = status.Reason
 		}
 		route.Served = route.Served && r.Carried()
-		if failed, is := p.failed[r.Host]; is && route.Served && route.Reason == "" {
+		if failed, is := p.failed[r.Host]; is && r.Protocol == "" && route.Served && route.Reason == "" {
 			route.Reason = NoCertificate(failed)
 		}
 		if now.Sub(p.sets[r.AgentID].At) >= gateway.RoutesTTL {
 			route.Served, route.Mode, route.Reason = false, "", "the agent was not heard with this route for long"
+		}
+		if r.Protocol != "" {
+			routes = append(routes, route)
+			continue
 		}
 		if owner, ok := hosts.Owner(claims[r.Host], now); ok && owner.AgentID != r.AgentID {
 			holder := known[owner.AgentID]
@@ -152,7 +173,7 @@ func (p publicState) judge(now time.Time) []Route {
 		routes = append(routes, route)
 	}
 	slices.SortStableFunc(routes, func(a, b Route) int {
-		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Path, b.Path), a.Since.Compare(b.Since), cmp.Compare(a.Agent.Name, b.Agent.Name))
+		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Path, b.Path), a.Since.Compare(b.Since), cmp.Compare(a.Agent.Name, b.Agent.Name))
 	})
 	return routes
 }
@@ -173,3 +194,26 @@ func first(claims map[string]Claimant, what string, who Claimant) Claimant {
 
 // urlOf returns where the public reaches a route: the gateway serves HTTPS alone.
 func urlOf(r store.Route) string { return "https://" + r.Host + r.Path }
+
+// judgePort says of a public port where it is and who has it.
+func (p publicState) judgePort(route *Route, r store.Route, agents map[string]Claimant) {
+	route.Protocol, route.Mode, route.Reason = r.Protocol, controlapi.ModeTunnel, "the control plane has not looked at the port yet"
+	for _, ruled := range p.ports {
+		if ruled.AgentID != r.AgentID || ruled.Namespace != r.Namespace || ruled.App != r.App || ruled.Protocol != r.Protocol || ruled.Port != int(r.Port) {
+			continue
+		}
+		route.Served, route.Reason, route.PublicPort = ruled.Served, ruled.Reason, ruled.Public()
+		if ruled.Served {
+			route.Proof, route.Reason = hosts.Given, r.Reason
+		}
+		if ruled.Holder != nil {
+			holder := agents[ruled.Holder.AgentID]
+			holder.Namespace, holder.App = ruled.Holder.Namespace, ruled.Holder.App
+			route.HeldBy = &holder
+		}
+	}
+	if !route.Served {
+		route.Mode = ""
+	}
+	route.URL = controlapi.PortURL(r.Protocol, r.Host, route.PublicPort)
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/discovery"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ports"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -24,6 +25,7 @@ type Registry struct {
 	store     *store.Store
 	directory discovery.Directory
 	domain    string // below which Apps have hosts; empty without a gateway
+	open      ports.Set
 	now       func() time.Time
 	// OnRoutes is called when routes have changed; nil without a gateway.
 	OnRoutes func()
@@ -33,11 +35,15 @@ type Registry struct {
 	// Reach returns whether visitors of an agent's host get the App's answer, and why not; nil
 	// without a gateway.
 	Reach func(agentID, host string) (state, reason string)
+	// Listens returns why the gateway does not listen at a port that an App has; nil if others serve
+	// the public.
+	Listens func(port int) (reason string)
 }
 
-// New returns the registry of routes; domain is the gateway's.
-func New(s *store.Store, d discovery.Directory, domain string, now func() time.Time) *Registry {
-	return &Registry{store: s, directory: d, domain: domain, now: now}
+// New returns the registry of routes; domain is the gateway's, and open are the ports that the
+// operator has opened to Apps.
+func New(s *store.Store, d discovery.Directory, domain string, open ports.Set, now func() time.Time) *Registry {
+	return &Registry{store: s, directory: d, domain: domain, open: open, now: now}
 }
 
 // Routes implements controlapi.Backend.
@@ -66,6 +72,9 @@ func (r *Registry) routesState(ctx context.Context, agentID, digest string) (con
 		return state, err
 	}
 	state.Agent = agent.ID
+	if state.Ports, err = r.portsOf(ctx, agentID); err != nil {
+		return state, err
+	}
 	claims, err := r.store.ClaimsBeside(ctx, agentID)
 	if err != nil {
 		return state, err
@@ -127,6 +136,9 @@ func (r *Registry) PutRoutes(ctx context.Context, agentID string, req controlapi
 		if err := r.claimHosts(ctx, tx, a, routes); err != nil {
 			return err
 		}
+		if err := r.claimPorts(ctx, tx, a.ID, routes); err != nil {
+			return err
+		}
 		if slices.Equal(hostsOf(had), hostsOf(routes)) {
 			return nil
 		}
@@ -145,7 +157,7 @@ func (r *Registry) PutRoutes(ctx context.Context, agentID string, req controlapi
 // carried claims nothing: its host needs no certificate.
 func (r *Registry) claimHosts(ctx context.Context, tx *store.Tx, a store.Agent, routes []store.Route) error {
 	now, domain := r.now(), r.domain
-	routes = slices.DeleteFunc(slices.Clone(routes), func(r store.Route) bool { return !r.Carried() })
+	routes = slices.DeleteFunc(slices.Clone(routes), func(r store.Route) bool { return !r.Carried() || r.Protocol != "" })
 	had, err := tx.ClaimsOf(ctx, a.ID)
 	if err != nil {
 		return err
@@ -183,20 +195,29 @@ func (r *Registry) claimHosts(ctx context.Context, tx *store.Tx, a store.Agent, 
 
 // routesOf returns the routes that an agent sent. An existing route keeps its time.
 func routesOf(sent []controlapi.Route, had []store.Route, now time.Time) []store.Route {
-	type key struct{ host, path, pathType, namespace, app, service string }
+	type key struct {
+		host, path, pathType, namespace, app, service, protocol string
+		port                                                    int32 // of a public port
+	}
+	keyOf := func(host, path, pathType, namespace, app, service, protocol string, port int32) key {
+		if protocol == "" {
+			port = 0
+		}
+		return key{host, path, pathType, namespace, app, service, protocol, port}
+	}
 	since := make(map[key]time.Time, len(had))
 	for _, r := range had {
-		since[key{r.Host, r.Path, r.PathType, r.Namespace, r.App, r.Service}] = r.Since
+		since[keyOf(r.Host, r.Path, r.PathType, r.Namespace, r.App, r.Service, r.Protocol, r.Port)] = r.Since
 	}
 	routes := make([]store.Route, 0, len(sent))
 	for _, r := range sent {
-		at, known := since[key{r.Host, r.Path, r.PathType, r.Namespace, r.App, r.Service}]
+		at, known := since[keyOf(r.Host, r.Path, r.PathType, r.Namespace, r.App, r.Service, r.Protocol, r.Port)]
 		if !known {
 			at = now
 		}
 		routes = append(routes, store.Route{
 			Host: r.Host, Path: r.Path, PathType: r.PathType, TLS: r.TLS, Namespace: r.Namespace, App: r.App, Service: r.Service,
-			Port: r.Port, Ready: r.Ready, Reason: printable.Text(r.Reason), Endpoint: r.Endpoint, Since: at,
+			Port: r.Port, Ready: r.Ready, Reason: printable.Text(r.Reason), Endpoint: r.Endpoint, Protocol: r.Protocol, PublicPort: int(r.PublicPort), Since: at,
 		})
 	}
 	return routes
@@ -205,7 +226,9 @@ func routesOf(sent []controlapi.Route, had []store.Route, now time.Time) []store
 func hostsOf(routes []store.Route) []string {
 	hosts := make([]string, 0, len(routes))
 	for _, r := range routes {
-		hosts = append(hosts, r.Host)
+		if r.Protocol == "" {
+			hosts = append(hosts, r.Host)
+		}
 	}
 	slices.Sort(hosts)
 	return slices.Compact(hosts)

@@ -18,6 +18,10 @@ type Route struct {
 	Reason                  string
 	// Endpoint is the address of the cluster's load balancer for the host; empty for none.
 	Endpoint string
+	// Protocol is that of a public port, empty for requests of HTTP. PublicPort is the one that the
+	// App names, 0 for any.
+	Protocol   string
+	PublicPort int
 	// Since is when the App was first heard of at that host and path.
 	Since time.Time
 }
@@ -35,10 +39,10 @@ type RouteSet struct {
 	Revision int64
 }
 
-const routeColumns = `agent_id, host, path, path_type, tls, namespace, app, service, port, ready, reason, endpoint, since`
+const routeColumns = `agent_id, host, path, path_type, tls, namespace, app, service, port, ready, reason, endpoint, protocol, public_port, since`
 
 func scanRoute(row scanner, r *Route) error {
-	return row.Scan(&r.AgentID, &r.Host, &r.Path, &r.PathType, &r.TLS, &r.Namespace, &r.App, &r.Service, &r.Port, &r.Ready, &r.Reason, &r.Endpoint, moment{&r.Since})
+	return row.Scan(&r.AgentID, &r.Host, &r.Path, &r.PathType, &r.TLS, &r.Namespace, &r.App, &r.Service, &r.Port, &r.Ready, &r.Reason, &r.Endpoint, &r.Protocol, &r.PublicPort, moment{&r.Since})
 }
 
 func scanRouteSet(row scanner, s *RouteSet) error {
@@ -102,14 +106,14 @@ func (q routeTable) EndpointsOf(ctx context.Context, agentID string) (map[string
 // HostsOf lists the first hosts of an agent by name, each once.
 func (q routeTable) HostsOf(ctx context.Context, agentID string, limit int) ([]string, error) {
 	return all(ctx, q.q, func(row scanner, host *string) error { return row.Scan(host) },
-		`SELECT DISTINCT host FROM routes WHERE agent_id = $1 ORDER BY host LIMIT $2`, agentID, limit)
+		`SELECT DISTINCT host FROM routes WHERE agent_id = $1 AND protocol = '' ORDER BY host LIMIT $2`, agentID, limit)
 }
 
 // Hosts lists the first hosts of each agent by name, by the agents' IDs.
 func (q routeTable) Hosts(ctx context.Context, limit int) (map[string][]string, error) {
 	type row struct{ agent, host string }
 	list, err := all(ctx, q.q, func(s scanner, r *row) error { return s.Scan(&r.agent, &r.host) },
-		`SELECT DISTINCT agent_id, host FROM routes ORDER BY agent_id, host`)
+		`SELECT DISTINCT agent_id, host FROM routes WHERE protocol = '' ORDER BY agent_id, host`)
 	hosts := map[string][]string{}
 	for _, r := range list {
 		if len(hosts[r.agent]) < limit {
@@ -125,8 +129,8 @@ func (t *Tx) PutRoutes(ctx context.Context, agentID string, routes []Route, set 
 		return err
 	}
 	for i, r := range routes {
-		_, err := t.exec(ctx, `INSERT INTO routes (position, `+routeColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
-			i, agentID, r.Host, r.Path, r.PathType, truth(r.TLS), r.Namespace, r.App, r.Service, r.Port, truth(r.Ready), r.Reason, r.Endpoint, micros(r.Since))
+		_, err := t.exec(ctx, `INSERT INTO routes (position, `+routeColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
+			i, agentID, r.Host, r.Path, r.PathType, truth(r.TLS), r.Namespace, r.App, r.Service, r.Port, truth(r.Ready), r.Reason, r.Endpoint, r.Protocol, r.PublicPort, micros(r.Since))
 		if err != nil {
 			return err
 		}

@@ -44,7 +44,10 @@ func App(s runnerapi.AppSpec) runnerapi.ObjectIntent {
 		if s.Ingress.Public {
 			in.Public = "ingress.public"
 		}
-		in.Protected, in.SignedIn = s.Ingress.Visitors.Protects(), s.Ingress.Visitors.SignsIn()
+		for n, p := range s.Ingress.Ports {
+			in.Ports = append(in.Ports, runnerapi.PortIntent{Field: fmt.Sprintf("ingress.ports[%d]", n), Port: p.PublicPort})
+		}
+		in.Protected, in.SignedIn = s.Ingress.Protects(), s.Ingress.SignsIn()
 		in.Annotations = named("ingress.annotations", s.Ingress.Annotations)
 	}
 	in.Placement = placementOf(s)

@@ -104,7 +104,7 @@ func (d deployData) More() bool {
 		}
 	}
 	f := d.Form
-	return f.Size == appform.Custom || f.AllowRoot || f.Hosts+f.AllowFrom+f.BasicAuth+f.SignIn+f.SignInTo+f.Tokens+f.Schedule+f.TimeZone+f.ProbePath+f.Command+f.Args+f.PullSecrets != ""
+	return f.Size == appform.Custom || f.AllowRoot || f.Hosts+f.PublicPorts+f.AllowFrom+f.BasicAuth+f.SignIn+f.SignInTo+f.Tokens+f.Schedule+f.TimeZone+f.ProbePath+f.Command+f.Args+f.PullSecrets != ""
 }
 
 // EnvError returns what is wrong with a row of the environment.

@@ -36,6 +36,7 @@ type SpecFlags struct {
 	hosts      []string
 	tlsSecret  string
 	public     bool
+	publicTCP  []string
 	allowFrom  []string
 	basicAuth  string
 	signIn     runnerapi.SignIn
@@ -58,6 +59,7 @@ func (f *SpecFlags) add(cmd *cobra.Command) {
 	fl.BoolVar(&f.public, "public", false, "serve the first port on the web, at a host below the domain of the control plane's gateway")
 	fl.BoolVar(&f.asRoot, "run-as-root", false, "let the image run as root, with the capabilities that most such images expect (security.allowRoot and addCapabilities)")
 	fl.StringArrayVar(&f.hosts, "host", nil, "host name of yours at which the gateway or the cluster's ingress serves the first port, as HOST[/PATH]; may be repeated")
+	fl.StringArrayVar(&f.publicTCP, "public-tcp", nil, "port of the control plane's gateway that leads to a port of the App, for what is not HTTP, as PORT[:PUBLIC-PORT]; may be repeated")
 	fl.StringArrayVar(&f.allowFrom, "allow-from", nil, "let in visitors from this address or network alone, as 203.0.113.0/24; may be repeated")
 	fl.StringVar(&f.basicAuth, "basic-auth-secret", "", "let in visitors with a user and password alone; the Secret's key auth has a file that htpasswd wrote")
 	fl.StringArrayVar(&f.signIn.Emails, "sign-in-email", nil, "let in visitors who sign in with this address, as anna@example.com or *@example.com; may be repeated")
@@ -228,10 +230,10 @@ func (f *SpecFlags) applyHosts(spec *runnerapi.AppSpec) error {
 		return errors.New("--tls-secret: of which host? Give --host")
 	}
 	guarded := len(f.allowFrom) > 0 || f.basicAuth != "" || f.tokens != "" || f.signsIn()
-	if guarded && spec.Ingress == nil && len(f.hosts) == 0 && !f.public {
-		return errors.New("--allow-from, --basic-auth-secret, --sign-in-email, --sign-in-group, --sign-in-secret and --service-tokens-secret: of what? Give --public or --host")
+	if guarded && spec.Ingress == nil && len(f.hosts)+len(f.publicTCP) == 0 && !f.public {
+		return errors.New("--allow-from, --basic-auth-secret, --sign-in-email, --sign-in-group, --sign-in-secret and --service-tokens-secret: of what? Give --public, --host or --public-tcp")
 	}
-	if len(f.hosts) == 0 && !f.public && !guarded {
+	if len(f.hosts)+len(f.publicTCP) == 0 && !f.public && !guarded {
 		return nil
 	}
 	ingress := runnerapi.Ingress{}
@@ -246,6 +248,16 @@ func (f *SpecFlags) applyHosts(spec *runnerapi.AppSpec) error {
 		host := appform.ParseHost(s)
 		host.TLSSecret = f.tlsSecret
 		ingress.Hosts = append(ingress.Hosts, host)
+	}
+	if len(f.publicTCP) > 0 {
+		ingress.Ports = nil
+	}
+	for _, s := range f.publicTCP {
+		port, err := appform.ParsePublicPort(s)
+		if err != nil {
+			return fmt.Errorf("--public-tcp %s: %w", s, err)
+		}
+		ingress.Ports = append(ingress.Ports, port)
 	}
 	if guarded {
 		ingress.Visitors = f.visitors(ingress.Visitors)

@@ -22,8 +22,8 @@ func NewRoutes(a *cmdutil.CLI) *cobra.Command {
 		Use:   "routes [AGENT]",
 		Short: "List the public hosts of what runs in an agent's cluster",
 		Long: `List the hosts and paths at which the public reaches what the agent manages, through the control
-plane's gateway. Apps have them by --public or --host, charts and manifests by their Ingresses and
-HTTPRoutes. PATH has the conditions of an HTTPRoute, too.
+plane's gateway. Apps have them by --public, --host or --public-tcp, charts and manifests by their
+Ingresses and HTTPRoutes. PATH has the conditions of an HTTPRoute, too.
 
 STATE is serving, or suspended for the REASON. CERTIFICATE is that of the gateway for the host.`,
 		Example:           "  pipeops-runner routes shop\n  pipeops-runner routes shop -o json",
@@ -54,7 +54,11 @@ STATE is serving, or suspended for the REASON. CERTIFICATE is that of the gatewa
 func routeTable(w io.Writer, routes []runnerapi.Route) {
 	cli.Row(w, "HOST", "PATH", "BACKEND", "STATE", "MODE", "CERTIFICATE", "REASON")
 	for _, r := range routes {
-		cli.Row(w, r.Host, strings.TrimSuffix(r.Path+" "+r.Conditions, " "), backendText(r), string(r.State), string(r.Mode), cmp.Or(string(r.Certificate), "none"), r.Reason)
+		host, path := r.Host, strings.TrimSuffix(r.Path+" "+r.Conditions, " ")
+		if r.Protocol != "" {
+			host, path = r.URL, ""
+		}
+		cli.Row(w, host, path, backendText(r), string(r.State), string(r.Mode), cmp.Or(string(r.Certificate), "none"), r.Reason)
 	}
 }
 

@@ -143,7 +143,7 @@ func publicAt(ctx context.Context, t *Target, app runnerapi.App, p *Progress) ru
 
 // missing reports whether a healthy App's host below the gateway's domain is not served yet.
 func missing(app runnerapi.App) bool {
-	if app.Status.Phase != runnerapi.PhaseHealthy || app.Spec.Ingress == nil || !app.Spec.Ingress.Public || len(app.Status.PublicURLs) > 0 {
+	if app.Status.Phase != runnerapi.PhaseHealthy || app.Spec.Ingress == nil || !app.Spec.Ingress.Public && len(app.Spec.Ingress.Ports) == 0 || len(app.Status.PublicURLs) > 0 {
 		return false
 	}
 	i := slices.IndexFunc(app.Status.Conditions, func(c runnerapi.Condition) bool { return c.Type == runnerapi.ConditionIngressReady })

@@ -259,6 +259,10 @@ CREATE TABLE routes (
     reason    TEXT   NOT NULL,
     -- The address of the cluster's load balancer for the host; empty for none.
     endpoint  TEXT   NOT NULL,
+    -- The protocol of a public port, empty for requests of HTTP, and the port that the App names, 0 for
+    -- any.
+    protocol    TEXT   NOT NULL DEFAULT '',
+    public_port BIGINT NOT NULL DEFAULT 0,
     since     BIGINT NOT NULL,
     PRIMARY KEY (agent_id, position)
 );
@@ -294,6 +298,21 @@ CREATE TABLE host_claims (
 );
 CREATE INDEX host_claims_host ON host_claims (host);
 CREATE INDEX host_claims_next ON host_claims (next_at);
+
+-- The public ports that agents want for Apps. wanted is the port that the App names, 0 for any, and
+-- chosen what the control plane has chosen then, 0 while none is free.
+CREATE TABLE port_claims (
+    agent_id   TEXT   NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    namespace  TEXT   NOT NULL,
+    app        TEXT   NOT NULL,
+    protocol   TEXT   NOT NULL,
+    port       BIGINT NOT NULL,
+    host       TEXT   NOT NULL,
+    wanted     BIGINT NOT NULL,
+    chosen     BIGINT NOT NULL,
+    claimed_at BIGINT NOT NULL,
+    PRIMARY KEY (agent_id, namespace, app, protocol, port)
+);
 
 -- The hosts that the operator gave to an agent.
 CREATE TABLE host_grants (
@@ -483,6 +502,7 @@ DROP TABLE gateway_locks;
 DROP TABLE gateway_files;
 DROP TABLE host_grants;
 DROP TABLE served_hosts;
+DROP TABLE port_claims;
 DROP TABLE host_claims;
 DROP TABLE route_sets;
 DROP TABLE routes;

@@ -29,11 +29,13 @@ INSERT INTO receivers (id, agent_id, namespace, source, runner, secret, created_
   VALUES ('h1', 'a1', 'shop', 'web', 'ci', 'whsec_c2VjcmV0', 1763000009000000, 1763000009500000, 'push', 'da1560886d4f094c3e6c9ef40349f7d38b5d27d7', 1);
 INSERT INTO agent_trust (agent_id, bundle, issuer) VALUES ('a1', 'b1', 'i1');
 INSERT INTO runner_trust (runner, serial, key_print, issuer) VALUES ('ci', '02', 'k7', 'i1');
-INSERT INTO routes (agent_id, position, host, path, path_type, tls, namespace, app, service, port, ready, reason, endpoint, since)
-  VALUES ('a1', 0, 'shop.example.com', '/', 'Prefix', 1, 'production', 'web', 'web', 8080, 1, '', '', 1763000008000000);
+INSERT INTO routes (agent_id, position, host, path, path_type, tls, namespace, app, service, port, ready, reason, endpoint, protocol, public_port, since)
+  VALUES ('a1', 0, 'shop.example.com', '/', 'Prefix', 1, 'production', 'web', 'web', 8080, 1, '', '', 'TCP', 5432, 1763000008000000);
 INSERT INTO route_sets (agent_id, digest, omitted, at, revision) VALUES ('a1', 'd1', 0, 1763000008000000, 3);
 INSERT INTO host_claims (agent_id, host, proof, claimed_at, proven_at, checked_at, lost_at, next_at, reason, mode, mode_reason)
   VALUES ('a1', 'shop.example.com', 'cname', 1763000008000000, 1763000008100000, 1763000008100000, 0, 1763086408100000, '', 'direct', '');
+INSERT INTO port_claims (agent_id, namespace, app, protocol, port, host, wanted, chosen, claimed_at)
+  VALUES ('a1', 'production', 'web', 'TCP', 5432, 'web-1.apps.example.com', 0, 20000, 1763000008000000);
 INSERT INTO host_grants (host, agent_id, granted_at) VALUES ('www.example.com', 'a1', 1763000008200000);
 INSERT INTO gateway_files (name, sealed, size, modified_at) VALUES ('certificates/x/x.crt', 'c2VhbGVk', 6, 1763000008300000);
 INSERT INTO gateway_locks (name, holder, until) VALUES ('issue_cert_x', 'n1', 1763000068300000);

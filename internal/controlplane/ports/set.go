@@ -1,0 +1,83 @@
+package ports
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxSet bounds how many ports of a protocol an operator opens: each has a listener while it is in
+// use.
+const maxSet = 10000
+
+// Set are the ports that the operator lets Apps have, in order. It is a pflag.Value.
+type Set []int
+
+// ParseSet reads ports and ranges, as 20000-20099,5432. An empty text is none.
+func ParseSet(text string) (s Set, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		first, last, ranged := strings.Cut(part, "-")
+		from, err := number(first)
+		if err != nil {
+			return nil, err
+		}
+		to := from
+		if ranged {
+			if to, err = number(last); err != nil {
+				return nil, err
+			}
+		}
+		if to < from || to-from >= maxSet || len(s)+to-from+1 > maxSet {
+			return nil, fmt.Errorf("%.40q is not a range of at most %d ports in all, such as 20000-20099", part, maxSet)
+		}
+		for n := from; n <= to; n++ {
+			s = append(s, n)
+		}
+	}
+	slices.Sort(s)
+	return slices.Compact(s), nil
+}
+
+func number(text string) (int, error) {
+	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 16)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("%.40q is not a port; give ports and ranges, such as 20000-20099,5432", text)
+	}
+	return int(n), nil
+}
+
+// Has reports whether a port is one of the set.
+func (s Set) Has(port int) bool {
+	_, found := slices.BinarySearch(s, port)
+	return found
+}
+
+// String returns the set as ParseSet reads it.
+func (s Set) String() string {
+	var parts []string
+	for i := 0; i < len(s); {
+		last := i
+		for last+1 < len(s) && s[last+1] == s[last]+1 {
+			last++
+		}
+		part := strconv.Itoa(s[i])
+		if last > i {
+			part += "-" + strconv.Itoa(s[last])
+		}
+		parts, i = append(parts, part), last+1
+	}
+	return strings.Join(parts, ",")
+}
+
+// Set implements pflag.Value.
+func (s *Set) Set(text string) (err error) {
+	*s, err = ParseSet(text)
+	return err
+}
+
+// Type implements pflag.Value.
+func (s *Set) Type() string { return "ports" }

@@ -1,0 +1,68 @@
+package gatewaywire
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+)
+
+// TCP is the protocol of a public port whose connections are carried as they are.
+const TCP = "TCP"
+
+// Headers of a Connection. Visitors cannot send them: a request of theirs is never CONNECT.
+const (
+	headerVisitor = "Pipeops-Visitor"
+	headerAt      = "Pipeops-Public-Port"
+	headerRealIP  = "X-Real-Ip"
+	headerID      = "X-Request-Id"
+)
+
+// Connection is a visitor's connection to a public port. A public stream begins with it as a
+// request CONNECT (RFC 9110, section 9.3.6); after the answer 200 it carries the connection's bytes.
+type Connection struct {
+	ID string // in the logs of both ends
+	// Host is the App's below the gateway's domain, and Port the one of its Service. They name a
+	// route of the agent, which decides where it leads.
+	Host string
+	Port int32
+	// Visitor is where the connection comes from, and At the public port that it came to.
+	Visitor, At netip.AddrPort
+}
+
+// Request returns the request that begins the stream.
+func (c Connection) Request() *http.Request {
+	target := net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
+	return &http.Request{
+		Method: http.MethodConnect, URL: &url.URL{Host: target}, Host: target, ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{
+			headerID: {c.ID}, headerRealIP: {c.Visitor.Addr().String()}, headerVisitor: {c.Visitor.String()}, headerAt: {c.At.String()},
+			"User-Agent": nil, // net/http would add its own
+		},
+	}
+}
+
+var errNoPort = errors.New("the target is not a host and a port")
+
+// ReadConnection returns the connection that a request begins.
+func ReadConnection(r *http.Request) (Connection, error) {
+	host, port, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		return Connection{}, errNoPort
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 || host == "" {
+		return Connection{}, errNoPort
+	}
+	c := Connection{ID: r.Header.Get(headerID), Host: host, Port: int32(n)}
+	if c.Visitor, err = netip.ParseAddrPort(r.Header.Get(headerVisitor)); err != nil {
+		return Connection{}, fmt.Errorf("%s: %w", headerVisitor, err)
+	}
+	if c.At, err = netip.ParseAddrPort(r.Header.Get(headerAt)); err != nil {
+		return Connection{}, fmt.Errorf("%s: %w", headerAt, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,66 @@
+package policy
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func TestPortRanges(t *testing.T) {
+	var p PortRanges
+	require.NoError(t, json.Unmarshal([]byte(`[5432, "20000-20099"]`), &p))
+	for port, allowed := range map[int32]bool{5432: true, 20000: true, 20099: true, 5433: false, 0: false, 20100: false} {
+		assert.Equal(t, allowed, p.has(port), "%d", port)
+	}
+	assert.True(t, PortRanges{"*"}.has(0), "one that the control plane chooses")
+	require.Error(t, json.Unmarshal([]byte(`[true]`), &p))
+	require.Error(t, json.Unmarshal([]byte(`"5432"`), &p))
+}
+
+func TestPort(t *testing.T) {
+	no, yes := false, true
+	for name, c := range map[string]struct {
+		rule    Rule
+		port    int32
+		refused string
+	}{
+		"no bound":                  {Rule{}, 5432, ""},
+		"public is off":             {Rule{Public: &no, PublicPorts: PortRanges{"*"}}, 5432, "public"},
+		"named":                     {Rule{Public: &yes, Hosts: []string{"a.example.com"}, PublicPorts: PortRanges{"5432"}}, 5432, ""},
+		"another":                   {Rule{PublicPorts: PortRanges{"5432"}}, 22, "publicPorts"},
+		"none":                      {Rule{PublicPorts: PortRanges{}}, 5432, "publicPorts"},
+		"chosen, within bounds":     {Rule{PublicPorts: PortRanges{"20000-20099"}}, 0, "publicPorts"},
+		"chosen":                    {Rule{PublicPorts: PortRanges{"*"}}, 0, ""},
+		"hosts are bounded":         {Rule{Hosts: []string{"a.example.com"}}, 5432, "hosts"},
+		"hosts are bounded by star": {Rule{Hosts: []string{"*"}}, 5432, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := ruling{Rule: &c.rule}.port(runnerapi.PortIntent{Field: "ingress.ports[0]", Port: c.port})
+			if c.refused == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.refused)
+		})
+	}
+}
+
+func FuzzPortRanges(f *testing.F) {
+	f.Add(`[5432, "20000-20099", "*"]`)
+	f.Add(`[-1, "9-1", 70000]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var p PortRanges
+		if json.Unmarshal([]byte(text), &p) != nil {
+			return
+		}
+		for _, r := range p {
+			if first, last, ok := bounds(r); ok && (first < 0 || last < first || last >= 1<<16) {
+				t.Fatalf("%q is %d to %d", r, first, last)
+			}
+		}
+	})
+}
