@@ -97,7 +97,8 @@ func (h *Handler) mirror(out *http.Request, to []Mirror) {
 
 // shadow sends a copy of a request to a mirror.
 func (h *Handler) shadow(ctx context.Context, copied http.Request, m Mirror, body []byte) {
-	address, others := spread(m.Addresses)
+	addresses := shuffled(m.Addresses)
+	address, others := addresses[0], addresses[1:]
 	to := target{address: address, others: others, http2: m.HTTP2, within: mirrorTimeout, limited: true}
 	r := copied.WithContext(context.WithValue(ctx, targetKey{}, to))
 	url := *copied.URL

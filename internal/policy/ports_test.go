@@ -39,7 +39,7 @@ func TestPort(t *testing.T) {
 		"hosts are bounded by star": {Rule{Hosts: []string{"*"}}, 5432, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := ruling{Rule: &c.rule}.port(runnerapi.PortIntent{Field: "ingress.ports[0]", Port: c.port})
+			err := ruling{Rule: c.rule}.port(runnerapi.PortIntent{Field: "ingress.ports[0]", Port: c.port})
 			if c.refused == "" {
 				require.NoError(t, err)
 				return

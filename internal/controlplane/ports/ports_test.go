@@ -65,7 +65,7 @@ func TestSettle(t *testing.T) {
 		"within":          {range10, []store.PortClaim{claim("a", "n", "x", 20000, 1)}, []bool{true}, ""},
 		"outside":         {range10, []store.PortClaim{claim("a", "n", "x", 22, 1)}, []bool{false}, "has not opened port 22; leave publicPort out, or name one of 20000-20009"},
 		"none chosen yet": {range10, []store.PortClaim{claim("a", "n", "x", 0, 1)}, []bool{false}, "no port of the gateway is free"},
-		"the older keeps it": {range10, []store.PortClaim{claim("b", "n", "y", 20000, 1), claim("a", "n", "x", 20000, 2)},
+		"the older keeps it": {range10, []store.PortClaim{claim("b", "n", "secret-app", 20000, 1), claim("a", "n", "x", 20000, 2)},
 			[]bool{true, false}, "in use by another App"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestSettle(t *testing.T) {
 			}
 			last := rulings[len(rulings)-1]
 			assert.Contains(t, last.Reason, c.reason)
-			assert.NotContains(t, last.Reason, "y", "others' Apps are not named")
+			assert.NotContains(t, last.Reason, "secret-app", "others' Apps are not named")
 		})
 	}
 	held := ports.Settle([]store.PortClaim{claim("b", "n", "y", 20000, 1), claim("a", "n", "x", 20000, 2)}, range10)[1]
@@ -97,10 +97,10 @@ func TestSettle_Shares(t *testing.T) {
 	}
 	var greedy []store.PortClaim
 	for i := range 30 {
-		greedy = append(greedy, claim("a", "n", "x"+strconv.Itoa(i), 20000+i, 1))
+		greedy = append(greedy, claim("a", "n", "x"+strconv.Itoa(i), 20000+i, i+1))
 	}
 	assert.Equal(t, 20, served(greedy, "a"), "at most twice as many as are free")
-	later := append(slices.Clone(greedy), claim("b", "n", "y", 20025, 2))
+	later := append(slices.Clone(greedy), claim("b", "n", "y", 20025, 100))
 	assert.Equal(t, 1, served(later, "b"))
 	assert.Equal(t, 20, served(later, "a"), "a younger claim changes nothing about older ones")
 }
