@@ -52,6 +52,29 @@ func TestVisitors_Protects(t *testing.T) {
 		"all of IPv6":       {&runnerapi.Visitors{AllowFrom: []string{"::/0"}}, false},
 		"all, and password": {&runnerapi.Visitors{AllowFrom: []string{"::/0"}, BasicAuthSecret: "s"}, true},
 	} {
-		assert.Equal(t, test.want, test.v.Protects(), name)
+		assert.Equal(t, test.want, (&runnerapi.Ingress{Public: true, Visitors: test.v}).Protects(), name)
 	}
+}
+
+func TestIngress_ProtectsPorts(t *testing.T) {
+	office, everywhere := []string{"203.0.113.0/24"}, []string{"0.0.0.0/0"}
+	port := func(from ...string) []runnerapi.IngressPort {
+		return []runnerapi.IngressPort{{Port: 5432, AllowFrom: from}}
+	}
+	for name, c := range map[string]struct {
+		of       runnerapi.Ingress
+		protects bool
+	}{
+		"a port with networks":              {runnerapi.Ingress{Ports: port(office...)}, true},
+		"a port with all networks":          {runnerapi.Ingress{Ports: port(everywhere...)}, false},
+		"a port with those of visitors":     {runnerapi.Ingress{Ports: port(), Visitors: &runnerapi.Visitors{AllowFrom: office}}, true},
+		"a port for everyone":               {runnerapi.Ingress{Ports: port()}, false},
+		"a password is for hosts alone":     {runnerapi.Ingress{Ports: port(), Visitors: &runnerapi.Visitors{BasicAuthSecret: "users"}}, false},
+		"a port's networks are no host's":   {runnerapi.Ingress{Public: true, Ports: port(office...)}, false},
+		"a host with a password and a port": {runnerapi.Ingress{Public: true, Ports: port(office...), Visitors: &runnerapi.Visitors{BasicAuthSecret: "users"}}, true},
+	} {
+		assert.Equal(t, c.protects, c.of.Protects(), name)
+	}
+	var none *runnerapi.Ingress
+	assert.False(t, none.Protects())
 }

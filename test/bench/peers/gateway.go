@@ -28,6 +28,7 @@ type gateway struct {
 	*run.Run
 	dir      string
 	visitors []*contender
+	ports    []*contender // to the App's port
 	runner   *http.Client
 	results  results
 }
@@ -46,6 +47,7 @@ func (b *gateway) Measure(ctx context.Context, r *run.Run) {
 	b.Run, b.dir = r, certificates(r)
 	r.Step("start all ways, each side in a separate process", func() { b.begin(ctx) })
 	r.Step(fmt.Sprintf("requests and bulk, %d rounds in turns", b.Rounds), func() { b.measureWays(ctx) })
+	r.Step(fmt.Sprintf("bulk at a port, %d rounds", b.Rounds), func() { b.measurePorts(ctx) })
 	r.Step(fmt.Sprintf("beside a flood, %d rounds", b.Rounds), func() { b.measureBeside(ctx) })
 	r.Step(fmt.Sprintf("%d changes of a table of %d hosts", b.Changes, b.Hosts), func() { b.measureChanges(ctx) })
 	for _, p := range []way.Protocol{way.HTTP1, way.HTTP2} {
@@ -54,6 +56,11 @@ func (b *gateway) Measure(ctx context.Context, r *run.Run) {
 		r.Add(id+"rate", b.results.ratio(direct, ours, "rps.50"))
 		r.Add(id+"p50", b.results.ratio(ours, direct, "p50.1"))
 		r.Add(id+"down", b.results.ratio(ours, direct, "bulk.down"))
+	}
+	for _, direction := range []string{load.Down, load.Up} {
+		at := func(name string) row { return row{name, way.HTTP1} }
+		r.Add("gateway.tcp."+direction, b.results.ratio(at(way.PortOurs), at(way.PortDirect), "port."+direction))
+		r.Add("gateway.tcp.frp."+direction, b.results.ratio(at(way.PortOurs), at(way.PortFRP), "port."+direction))
 	}
 	ours := b.results.samples[row{way.GatewayTunnel, way.HTTP1}]
 	for _, what := range []string{"runner", "host"} {
@@ -64,6 +71,11 @@ func (b *gateway) Measure(ctx context.Context, r *run.Run) {
 // begin starts an App, and all ways to it.
 func (b *gateway) begin(ctx context.Context) {
 	const address = "127.0.68.1:4000"
+	for _, w := range way.ToPorts() {
+		i := startInstance(b.Run, w, b.dir, address, 0)
+		b.ports = append(b.ports, &contender{row{w.Name, way.HTTP1}, i, way.Plain(i.at.Public)})
+	}
+	b.ports = append(b.ports, &contender{row{way.PortDirect, way.HTTP1}, nil, way.Plain(address)})
 	b.OnClose(startProcess(b.dir, "app", roleCommand, roleApp, address).Kill)
 	for _, w := range way.ToApps() {
 		i := startInstance(b.Run, w, b.dir, address, 0)
@@ -86,6 +98,23 @@ func (b *gateway) measureWays(ctx context.Context) {
 				b.results.closed(c, clients, load.RunClosed(ctx, c.client, visitorURL+load.PathSmall, clients, warmUp, b.Duration))
 			}
 			b.results.add(c.row, "bulk.down", load.Bulk(ctx, c.client, visitorURL, load.Down, b.Bulk)/1e6)
+		}
+	})
+}
+
+// measurePorts transfers bulk to and from the App's port, without TLS of the visitor's.
+func (b *gateway) measurePorts(ctx context.Context) {
+	const url = "http://" + way.Host
+	for _, c := range b.ports {
+		if c.instance != nil {
+			c.await(ctx, c.client, url)
+		}
+	}
+	b.InRounds(b.Rounds, func(round int) {
+		for _, direction := range []string{load.Down, load.Up} {
+			for _, c := range run.Turns(b.ports, round) {
+				b.results.add(c.row, "port."+direction, load.Bulk(ctx, c.client, url, direction, b.Bulk)/1e6)
+			}
 		}
 	})
 }

@@ -27,6 +27,16 @@ func frpRelay(ctx context.Context, at Place) {
 }
 
 func frpAgent(ctx context.Context, at Place) {
+	together(func() error { return serveAt(ctx, at.Local, at.Dir) }, func() error { return frpProxy(ctx, at) })
+}
+
+// frpPort is frp's way to an App's port.
+func frpPort(ctx context.Context, at Place) {
+	together(func() error { return frpProxy(ctx, at) })
+}
+
+// frpProxy runs the client of a proxy of TCP.
+func frpProxy(ctx context.Context, at Place) error {
 	log.InitLogger("console", "error", 1, true)
 	cfg := &v1.ClientCommonConfig{User: frpUser, LoginFailExit: new(false)}
 	cfg.ServerAddr, _ = split(at.Via)
@@ -40,7 +50,7 @@ func frpAgent(ctx context.Context, at Place) {
 	proxies := source.NewConfigSource()
 	run.Check(proxies.ReplaceAll([]v1.ProxyConfigurer{proxy}, nil))
 	svc := run.Must(client.NewService(client.ServiceOptions{Common: cfg, ConfigSourceAggregator: source.NewAggregator(proxies)}))
-	together(func() error { return serveAt(ctx, at.Local, at.Dir) }, func() error { return svc.Run(ctx) })
+	return svc.Run(ctx)
 }
 
 const chiselAuth = "bench:bench"

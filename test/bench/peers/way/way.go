@@ -65,7 +65,7 @@ func All() []Way {
 
 // Named returns the way of that name.
 func Named(name string) Way {
-	all := append(All(), ToApps()...)
+	all := slices.Concat(All(), ToApps(), ToPorts())
 	return all[slices.IndexFunc(all, func(w Way) bool { return w.Name == name })]
 }
 
