@@ -15,7 +15,7 @@ const TCP = "TCP"
 
 // Headers of a Connection. Visitors cannot send them: a request of theirs is never CONNECT.
 const (
-	headerVisitor = "Pipeops-Visitor"
+	headerVisitor = "Pipeops-Visitor-Address"
 	headerAt      = "Pipeops-Public-Port"
 	headerRealIP  = "X-Real-Ip"
 	headerID      = "X-Request-Id"

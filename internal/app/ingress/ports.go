@@ -69,8 +69,8 @@ func portDemands(a *v1alpha1.App, p runnerapi.IngressPort) (v *runnerapi.Visitor
 		return nil, unmet
 	case of == nil:
 		return nil, ""
-	case of.BasicAuthSecret != "" && len(of.AllowFrom) == 0:
-		return nil, "a public port asks for no password; name allowFrom in ingress.ports or ingress.visitors"
+	case (of.SignIn != nil || len(of.Secrets()) > 0) && len(of.AllowFrom) == 0:
+		return nil, "a public port asks for neither a password nor a sign-in; name allowFrom in ingress.ports or ingress.visitors"
 	}
 	out.AllowFrom = of.AllowFrom
 	return &out, ""
