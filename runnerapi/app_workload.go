@@ -60,8 +60,8 @@ type Visitors struct {
 	MaxBodyBytes        int64    `json:"maxBodyBytes,omitempty" minimum:"1" maximum:"1099511627776" doc:"Largest body of a request; unlimited when absent."`
 }
 
-// SignIn is where visitors sign in, and who of them is let in: a person with one of the emails or one
-// of the groups.
+// SignIn is where visitors sign in, and who of them is let in: a person with one of the emails or
+// one of the groups.
 //
 // +kubebuilder:object:generate=true
 type SignIn struct {

@@ -88,7 +88,8 @@ func (s *signedIn) serve(v gateway.Visitors, more ...gateway.Route) {
 	s.handler.Set(append(more, gateway.Route{Host: site, Path: "/", PathType: "Prefix", Addresses: []string{s.address}, Visitors: v}))
 }
 
-// browser returns a client with cookies that reaches the agent by any host's name, and the provider.
+// browser returns a client with cookies that reaches the agent by any host's name, and the
+// provider.
 func (s *signedIn) browser() *http.Client {
 	jar, err := cookiejar.New(nil)
 	require.NoError(s.t, err)
@@ -262,8 +263,8 @@ func TestSignIn_ServiceToken(t *testing.T) {
 	s.closed("guesses")
 }
 
-// TestSignIn_SeveralTabs: sign-ins of one browser do not end each other, and each returns to its own
-// page.
+// TestSignIn_SeveralTabs: sign-ins of one browser do not end each other, and each returns to its
+// own page.
 func TestSignIn_SeveralTabs(t *testing.T) {
 	s := newSignedIn(t)
 	c := s.browser()

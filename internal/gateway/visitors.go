@@ -20,7 +20,8 @@ type Visitors struct {
 	Users        *htpasswd.File // nil if no one has to sign in
 	PerSecond    int            // requests of one address; zero is without limit
 	MaxBodyBytes int64          // zero is without limit
-	// SignIn has visitors sign in at an identity provider, or send a service token; nil for neither.
+	// SignIn has visitors sign in at an identity provider, or send a service token; nil for
+	// neither.
 	SignIn *signin.Demand
 }
 

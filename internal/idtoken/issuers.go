@@ -36,8 +36,8 @@ var algorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
 
-// Issuers are issuers of ID tokens. Each is asked about itself when it is first needed, since it may
-// be away before. Its keys are kept, and read again for a token with another key.
+// Issuers are issuers of ID tokens. Each is asked about itself when it is first needed, since it
+// may be away before. Its keys are kept, and read again for a token with another key.
 type Issuers struct {
 	client *http.Client
 	now    func() time.Time

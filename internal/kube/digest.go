@@ -31,8 +31,8 @@ const (
 	digestBytes  = 32
 )
 
-// SharedSecret returns the key of the digests, which all replicas of the agent share. Keys for other
-// purposes are derived from it.
+// SharedSecret returns the key of the digests, which all replicas of the agent share. Keys for
+// other purposes are derived from it.
 func (k Secrets) SharedSecret(ctx context.Context) ([]byte, error) {
 	key, err := k.digests.read(ctx)
 	return key, kubeproblem.From(err, "reading the key that the agent's replicas share")

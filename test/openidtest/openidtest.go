@@ -161,8 +161,8 @@ func Unsigned(t testing.TB, claims map[string]any) string {
 	return encode([]byte(`{"alg":"none"}`)) + "." + encode(text) + "."
 }
 
-// Set changes how the provider behaves: claims of the ID token, nil for none; how the token is made;
-// and what is added to the query of the browser's return.
+// Set changes how the provider behaves: claims of the ID token, nil for none; how the token is
+// made; and what is added to the query of the browser's return.
 func (f *Provider) Set(claims map[string]any, sign func(map[string]any) string, also url.Values) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

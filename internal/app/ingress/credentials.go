@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// lookAtSecrets is how long a Secret with credentials counts as current. Nothing reports changes
-	// of a Secret but a write through this replica.
+	// lookAtSecrets is how long a Secret with credentials counts as current. Nothing reports
+	// changes of a Secret but a write through this replica.
 	lookAtSecrets = time.Minute
 	// readAgain is how soon a Secret is read again that could not be read.
 	readAgain     = 5 * time.Second

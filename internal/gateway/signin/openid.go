@@ -38,8 +38,8 @@ type OpenID struct {
 
 var _ Provider = (*OpenID)(nil)
 
-// NewOpenID returns the provider that the data of a Secret describes. The guard decides where it may
-// be; it is not called yet. Errors name the key.
+// NewOpenID returns the provider that the data of a Secret describes. The guard decides where it
+// may be; it is not called yet. Errors name the key.
 func NewOpenID(data map[string][]byte, guard egress.Guard, now func() time.Time) (*OpenID, error) {
 	text := map[string]string{}
 	for _, key := range []string{KeyIssuer, KeyClientID, KeyClientSecret, KeyGroupsClaim} {

@@ -133,8 +133,8 @@ func (g *Gate) Returned(r *http.Request, host string, now time.Time) (back Retur
 // fixAgain is what a visitor does whose sign-in failed.
 const fixAgain = "open the application's address and sign in again"
 
-// Finish signs the visitor in and redirects the browser to where it was. It returns a problem of the
-// code Forbidden for a person who is not let in.
+// Finish signs the visitor in and redirects the browser to where it was. It returns a problem of
+// the code Forbidden for a person who is not let in.
 func (b Return) Finish(ctx context.Context, w http.ResponseWriter, now time.Time) error {
 	g := b.gate
 	if named, ok := g.Provider.(interface{ Issuer() string }); ok {

@@ -16,7 +16,8 @@ import (
 const (
 	// sessionFor is how long a visitor is signed in.
 	sessionFor = 8 * time.Hour
-	// maxCookie bounds a cookie's value, in bytes: browsers keep 4096, name and attributes included.
+	// maxCookie bounds a cookie's value, in bytes: browsers keep 4096, name and attributes
+	// included.
 	maxCookie = 3800
 	// Bounds of what is kept of a person, in bytes; subjects have 255 (OpenID Connect Core, section
 	// 2), and addresses 254 (RFC 5321).
