@@ -24,4 +24,6 @@ type Backend interface {
 	Routes(ctx context.Context, agentID string) (RoutesState, error)
 	// PutRoutes replaces the agent's routes, none of which is in the request twice.
 	PutRoutes(ctx context.Context, agentID string, req RoutesRequest) (RoutesState, error)
+	// Visitor takes the code of a visitor of one of the agent's hosts, and returns who that is.
+	Visitor(ctx context.Context, agentID string, req VisitorRequest) (Visitor, error)
 }

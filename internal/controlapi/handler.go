@@ -107,7 +107,7 @@ func operation(id, path, summary, security string, status int) huma.Operation {
 // certificate is checked before their body.
 func maxBodyOf(path string) int64 {
 	switch path {
-	case pathRegister, pathToken, pathRenew, pathIdentity:
+	case pathRegister, pathToken, pathRenew, pathIdentity, pathVisitor:
 		return maxSmallBody
 	}
 	return maxRequestBody
@@ -143,6 +143,7 @@ func (h *handler) routes(api huma.API) {
 	huma.Register(agent, operation("audit", pathAudit, "Hand over records of the audit log", "certificate", http.StatusOK), h.audit)
 	huma.Register(agent, operation("events", pathEvents, "Hand over events", "certificate", http.StatusNoContent), h.events)
 	h.addRoutes(agent)
+	huma.Register(agent, operation("identify-visitor", pathVisitor, "Exchange the code of a visitor who has signed in for who that is", "certificate", http.StatusOK), h.visitor)
 }
 
 func (h *handler) register(ctx context.Context, in *registerInput) (*identityOutput, error) {

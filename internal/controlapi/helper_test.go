@@ -72,6 +72,11 @@ type backend struct {
 	heartbeat func(agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error)
 	events    func(agentID string, events []controlapi.Event) error
 	putRoutes func(agentID string, req controlapi.RoutesRequest) (controlapi.RoutesState, error)
+	visitor   func(agentID string, req controlapi.VisitorRequest) (controlapi.Visitor, error)
+}
+
+func (b *backend) Visitor(_ context.Context, agentID string, req controlapi.VisitorRequest) (controlapi.Visitor, error) {
+	return b.visitor(agentID, req)
 }
 
 func (b *backend) Register(_ context.Context, token string, req controlapi.RegisterRequest) (controlapi.Identity, error) {

@@ -180,6 +180,8 @@ type HeartbeatAnswer struct {
 	Looks []Look `json:"looks,omitempty" doc:"Git sources whose repositories the agent is to look at now. They come again until the agent has acknowledged them."`
 	// Console is where links in the agent's reports to Git servers go.
 	Console string `json:"console,omitempty" doc:"Address of the console for browsers."`
+	// VisitorSignIn is where agents send visitors of Apps whose route has them sign in here.
+	VisitorSignIn *VisitorSignIn `json:"visitorSignIn,omitempty" doc:"How visitors of Apps sign in at the operator's identity provider; absent where there is none."`
 	// Ticket lets the control plane notice that two processes go by one name.
 	Ticket string `json:"ticket,omitempty" doc:"To be sent with the next heartbeat."`
 	// CABundleHash is told always, CAs to a replica that reported another hash.

@@ -17,6 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/receiver"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/visitors"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -42,6 +43,7 @@ type backend struct {
 	*enrolment.Registrar
 	*agents.Fleet
 	*routes.Registry
+	*visitors.Visitors
 }
 
 // api serves the calls of agents, Runners and operators: on the HTTPS port, and agents' own in

@@ -26,8 +26,8 @@ func (c *ControlPlane) clean(ctx context.Context) error {
 		if err := castore.ForgetCertificates(ctx, c.store, c.cfg.Now()); err != nil && ctx.Err() == nil {
 			c.cfg.Log.Error().Err(err).Msg("failed to remove old records of certificates")
 		}
-		if err := errors.Join(enrolment.Forget(ctx, c.store, c.cfg.Now()), c.clones.Forget(ctx), c.api.exchange.Forget(ctx)); err != nil && ctx.Err() == nil {
-			c.cfg.Log.Error().Err(err).Msg("failed to remove old enrolments, copies and ID tokens")
+		if err := errors.Join(enrolment.Forget(ctx, c.store, c.cfg.Now()), c.clones.Forget(ctx), c.api.exchange.Forget(ctx), c.visitors.Forget(ctx)); err != nil && ctx.Err() == nil {
+			c.cfg.Log.Error().Err(err).Msg("failed to remove old enrolments, copies, ID tokens and codes of visitors")
 		}
 		retry.Wait(ctx, cleanEvery)
 	}

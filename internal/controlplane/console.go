@@ -24,8 +24,9 @@ func (c *ControlPlane) openConsole(s *store.Store) (err error) {
 	if err != nil {
 		return err
 	}
+	elsewhere, visiting := c.openIDSignIn(home)
 	c.console, err = console.New(console.Options{
-		Elsewhere: c.openIDSignIn(home), Logs: c.operators.Logs, Broker: len(c.cfg.BrokerURLs) > 0,
+		Elsewhere: elsewhere, Visitors: visiting, Logs: c.operators.Logs, Broker: len(c.cfg.BrokerURLs) > 0,
 		ReadsApps: func(ctx context.Context) error {
 			_, err := c.operators.ReadsApps(ctx)
 			return err

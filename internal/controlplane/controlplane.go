@@ -22,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/receiver"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/visitors"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 	"github.com/pipeops/pipeops-vm-agent/internal/idtoken"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
@@ -62,6 +63,7 @@ type ControlPlane struct {
 	upkeep      *castore.Upkeep
 	operators   *operatorapi.Server
 	issuers     *idtoken.Issuers
+	visitors    *visitors.Visitors
 	local       localAPI
 	console     *console.Console
 

@@ -126,7 +126,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 	}); err != nil {
 		return err
 	}
-	c.api = newAPI(&c.cfg, c.authn, c.view, c.certificate, c.instruments, backend{c.enrolment, c.fleet, c.routes})
+	c.api = newAPI(&c.cfg, c.authn, c.view, c.certificate, c.instruments, backend{c.enrolment, c.fleet, c.routes, c.visitors})
 	if c.tunnels, err = c.newTunnels(); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 func (c *ControlPlane) openRegistries() {
 	heartbeats := max(1, int(c.cfg.HeartbeatInterval/time.Second))
 	c.fleet = agents.New(c.store, c.ca.Trust, c.liveness, c.directory, c.clones, agents.Config{
-		Heartbeats: heartbeats, Tunnels: c.peers.Tunnels, Shared: c.peers != nil, Console: c.consoleURL,
+		Heartbeats: heartbeats, Tunnels: c.peers.Tunnels, Shared: c.peers != nil, Console: c.consoleURL, VisitorSignIn: c.visitorSignIn,
 		Audited: func(n int) { c.instruments.audited.Add(float64(n)) }, Log: c.cfg.Log, Now: c.cfg.Now,
 	})
 	c.enrolment = enrolment.New(c.store, c.ca, c.authn, c.directory, enrolment.Config{
@@ -163,4 +163,5 @@ func (c *ControlPlane) openRegistries() {
 		},
 	})
 	c.routes = routes.New(c.store, c.directory, c.cfg.Gateway.Domain, c.cfg.Gateway.TCPPorts, c.cfg.Now)
+	c.visitors = c.newVisitors()
 }

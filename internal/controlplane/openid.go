@@ -23,15 +23,20 @@ type openIDSignIn struct {
 
 var _ web.Elsewhere = openIDSignIn{}
 
-// openIDSignIn returns how to sign in to the console at home by OpenID Connect; nil if operators do
-// not sign in so.
-func (c *ControlPlane) openIDSignIn(home *url.URL) web.Elsewhere {
+// openIDSignIn returns how to sign in to the console at home by OpenID Connect, and what signs
+// visitors of Apps in there; nil if operators do not sign in so, or nothing is public.
+func (c *ControlPlane) openIDSignIn(home *url.URL) (web.Elsewhere, web.Visitors) {
 	if !c.cfg.OpenID.Given() {
-		return nil
+		return nil, nil
 	}
 	provider := openid.New(c.cfg.OpenID, home.String()+web.ReturnPath, c.issuers)
 	c.authn.OpenID = c.cfg.OpenID.Digest()
-	return openIDSignIn{provider, c.cfg.OpenID.Issuer, home, c.operators, c.authn}
+	elsewhere := openIDSignIn{provider, c.cfg.OpenID.Issuer, home, c.operators, c.authn}
+	if c.public == nil {
+		return elsewhere, nil
+	}
+	c.visitors.Provider = provider
+	return elsewhere, c.visitors
 }
 
 // openExchange has the API exchange ID tokens for certificates of Runners.

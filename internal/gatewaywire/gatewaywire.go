@@ -55,6 +55,9 @@ var ofVisitors = map[string]bool{
 // NamesVisitor reports whether a backend could take a header for the name of a visitor.
 func NamesVisitor(name string) bool { return ofVisitors[canonical(name)] }
 
+// CallbackPath is the path of a host to which visitors return who have signed in elsewhere.
+const CallbackPath = "/.pipeops/callback"
+
 // StartPatience is how long either end holds a request whose agent, or whose routes, are expected
 // to be there in a moment: something restarts.
 const StartPatience = 5 * time.Second

@@ -23,6 +23,8 @@ const (
 	maxSignIn = 64 << 10
 	// failedEntries is how many wrong tokens an address may send at once; after that, one a second.
 	failedEntries = 10
+	// failedVisits is the same of visitors' sign-ins. Many people may have one address.
+	failedVisits = 100
 	// csrfField is the form field with the session's token.
 	csrfField = "csrf"
 )
@@ -48,17 +50,21 @@ type Guard struct {
 	// Elsewhere is another site at which sessions can be opened as well; nil for none. Pages needs
 	// a page signed-in then, and its Elsewhere.
 	Elsewhere Elsewhere
-	Pages     *Pages
-	Next      http.Handler
-	Now       func() time.Time
+	// Visitors sign in at Elsewhere for other sites; nil for none. Pages needs a page visitor then.
+	Visitors Visitors
+	Pages    *Pages
+	Next     http.Handler
+	Now      func() time.Time
 
 	failures *limit.Failures[netip.Prefix]
 	origins  *http.CrossOriginProtection
+	visiting visiting
 }
 
 // NewGuard returns a guard with what it counts.
 func NewGuard(g Guard) *Guard {
 	g.failures, g.origins = limit.NewFailures[netip.Prefix](failedEntries, time.Second), http.NewCrossOriginProtection()
+	g.visiting = visiting{&g, limit.NewFailures[netip.Prefix](failedVisits, time.Second)}
 	return &g
 }
 
@@ -72,6 +78,8 @@ func (g *Guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.Pages.assets.ServeHTTP(w, r)
 	case r.URL.Path == g.Pages.Base+EnterPath:
 		g.enter(w, r)
+	case g.visiting.serves(r):
+		g.visiting.ServeHTTP(w, r)
 	case g.Elsewhere != nil && r.URL.Path == g.Pages.Base+BeginPath:
 		g.begin(w, r)
 	case g.Elsewhere != nil && r.URL.Path == g.Pages.Base+ReturnPath:

@@ -38,6 +38,8 @@ type Config struct {
 	Tunnels func(agentID string) []controlapi.TunnelEndpoint
 	// Console returns the console's address for browsers.
 	Console func() string
+	// VisitorSignIn returns where visitors of Apps sign in; nil where they cannot.
+	VisitorSignIn func() *controlapi.VisitorSignIn
 	// Shared is set if agents may also have reached another control plane.
 	Shared bool
 	// Audited is called with the number of accepted audit records.

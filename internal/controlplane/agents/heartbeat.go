@@ -74,7 +74,7 @@ func (r *Fleet) caller(ctx context.Context, agentID string) (store.Agent, error)
 }
 
 func (r *Fleet) beatAnswer(ctx context.Context, agent store.Agent, beat controlapi.Heartbeat, now time.Time) (controlapi.HeartbeatAnswer, error) {
-	answer := controlapi.HeartbeatAnswer{IntervalSeconds: r.cfg.Heartbeats, Labels: agent.Labels, Tunnels: r.cfg.Tunnels(agent.ID), Console: r.cfg.Console()}
+	answer := controlapi.HeartbeatAnswer{IntervalSeconds: r.cfg.Heartbeats, Labels: agent.Labels, Tunnels: r.cfg.Tunnels(agent.ID), Console: r.cfg.Console(), VisitorSignIn: r.cfg.VisitorSignIn()}
 	var err error
 	if answer.RevokedRunners, err = r.store.RevokedSerials(ctx, now); err != nil {
 		return answer, err

@@ -120,6 +120,9 @@ const (
 	// run. More would push older records out of the audit log.
 	refusalBurst = 60
 	refusalEvery = 10 * time.Second
+	// visitBurst and visitEvery are the same of visitors' sign-ins.
+	visitBurst = 60
+	visitEvery = time.Minute
 )
 
 // refusedAs is what a caller's refused calls count for: its certificate, which the name in it may

@@ -66,6 +66,8 @@ type Server struct {
 	performer performer
 	// refusedTokens are the refused ID tokens that have proven someone (true), and others.
 	refusedTokens *limit.Failures[bool]
+	// visits are the records of sign-ins of visitors: of identified ones (true), and others.
+	visits *limit.Failures[bool]
 }
 
 // server is what all calls share.
@@ -83,7 +85,7 @@ func NewServer(admin *administration.Admin, cfg Config) *Server {
 	admin = admin.With(cfg.Settings)
 	p := performer{newRecorder(admin.Database(), cfg.Name, admin.Now, cfg.Log), admin, cfg.Log}
 	s := &server{performer: p, store: admin.Database(), identify: cfg.Identify, refused: limit.NewFailures[string](refusalBurst, refusalEvery)}
-	return &Server{Handler: s.router(cfg.Version), performer: p, refusedTokens: limit.NewFailures[bool](refusalBurst, refusalEvery)}
+	return &Server{Handler: s.router(cfg.Version), performer: p, refusedTokens: limit.NewFailures[bool](refusalBurst, refusalEvery), visits: limit.NewFailures[bool](visitBurst, visitEvery)}
 }
 
 // Run writes the audit log until the context ends.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/enrolment"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/exchange"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/visitors"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -19,6 +20,9 @@ const exchangeCommand = "exchange-id-token"
 
 // joinCommand is the command of an agent's registration by a service-account token.
 const joinCommand = "register-by-service-account"
+
+// visitorCommand is the command of a visitor's sign-in for an App.
+const visitorCommand = "sign-in-visitor"
 
 // unnamed is in the audit log for who was refused before the identity provider named anyone.
 const unnamed = "openid"
@@ -57,6 +61,26 @@ func (s *Server) RecordJoin(ctx context.Context, in enrolment.Join, refused erro
 		r.Runner = "token/" + in.Token
 	}
 	return s.recordProven(ctx, r, in, in.Subject != "", refused, issue)
+}
+
+// RecordVisitor records the sign-in of a visitor of an App, or why it was refused. Visitors are many,
+// and not operators, so the number of records is bounded: more would push older ones out of the
+// audit log. The control plane's log has them all.
+func (s *Server) RecordVisitor(ctx context.Context, in visitors.SignIn, err error) {
+	now, named := s.performer.now(), in.Subject != ""
+	r := &record{AuditRecord: runnerapi.AuditRecord{
+		Time: now.UTC(), RequestID: problem.RequestID(ctx), Runner: unnamed, Command: visitorCommand, Name: in.Host,
+	}}
+	if named {
+		r.Runner = "visitor/" + cmp.Or(in.Email, in.Subject)
+	}
+	r.Arguments, _ = json.Marshal(in) // it is text alone
+	s.performer.log.Info().Str("command", r.Command).Str("by", r.Runner).RawJSON("arguments", r.Arguments).Str("requestId", r.RequestID).Err(err).Msg("sign-in of a visitor")
+	if s.visits.Wait(named, now) > 0 {
+		return
+	}
+	s.visits.Failed(named, now)
+	s.performer.end(r, err)
 }
 
 // recordProven records what an ID token proves, or why it does not. named says whether it has

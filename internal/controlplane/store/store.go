@@ -98,6 +98,7 @@ type queries struct {
 	timelineTable
 	tokenTable
 	trustTable
+	visitorTable
 	webhookTable
 }
 
@@ -108,7 +109,7 @@ func newQueries(q querier) queries {
 	t := table{q}
 	return queries{
 		t, actingTable{t}, agentTable{t}, auditTable{t}, authorityTable{t}, certificateTable{t}, consoleTable{t}, enrolmentTable{t}, eventTable{t}, exchangedTable{t}, gatewayTable{t}, hostTable{t}, refreshTable{t},
-		peerTable{t}, portTable{t}, operatorTable{t}, operatorAuditTable{t}, operatorChangeTable{t}, outboxTable{t}, receiverTable{t}, releaseTable{t}, routeTable{t}, runnerTable{t}, timelineTable{t}, tokenTable{t}, trustTable{t}, webhookTable{t},
+		peerTable{t}, portTable{t}, operatorTable{t}, operatorAuditTable{t}, operatorChangeTable{t}, outboxTable{t}, receiverTable{t}, releaseTable{t}, routeTable{t}, runnerTable{t}, timelineTable{t}, tokenTable{t}, trustTable{t}, visitorTable{t}, webhookTable{t},
 	}
 }
 

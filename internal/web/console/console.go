@@ -36,6 +36,8 @@ type Options struct {
 	ReadsApps func(ctx context.Context) error
 	// Elsewhere is the identity provider; nil for none.
 	Elsewhere web.Elsewhere
+	// Visitors sign in at Elsewhere for Apps; nil for none.
+	Visitors web.Visitors
 	// Broker reports that announcements have a broker. Without one there are no dead letters.
 	Broker bool
 	// Hosts reports whether a Host header is one of the control plane's.
@@ -78,7 +80,7 @@ func New(opts Options) (*Console, error) {
 	}
 	c := &Console{site: &site{opts: opts, pages: pages, streams: web.NewStreams(maxStreams)}}
 	c.Handler = web.NewGuard(web.Guard{
-		Hosts: opts.Hosts, Sessions: opts.Sessions, Cookie: Cookie, Form: true, Elsewhere: opts.Elsewhere, Pages: pages, Next: c.routes(), Now: opts.Now,
+		Hosts: opts.Hosts, Sessions: opts.Sessions, Cookie: Cookie, Form: true, Elsewhere: opts.Elsewhere, Visitors: opts.Visitors, Pages: pages, Next: c.routes(), Now: opts.Now,
 	})
 	return c, nil
 }

@@ -485,7 +485,20 @@ CREATE TABLE console_sessions (
     expires_at BIGINT NOT NULL
 );
 
+-- Codes by which an agent learns, once, who a visitor of its host is. digest is of the code. challenge
+-- is that of the verifier that has to come with it (RFC 7636). person is JSON.
+CREATE TABLE visitor_codes (
+    digest     TEXT PRIMARY KEY,
+    agent_id   TEXT   NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    host       TEXT   NOT NULL,
+    challenge  TEXT   NOT NULL,
+    person     TEXT   NOT NULL,
+    expires_at BIGINT NOT NULL
+);
+CREATE INDEX visitor_codes_expires ON visitor_codes (expires_at);
+
 -- +goose Down
+DROP TABLE visitor_codes;
 DROP TABLE console_sessions;
 DROP TABLE operator_changes;
 DROP TABLE acting_operators;

@@ -51,3 +51,5 @@ INSERT INTO event_leaders (agent_id, lease, term, call) VALUES ('a1', 'l1', 3, 7
 INSERT INTO console_sessions (digest, kind, operator, serial, role, created_at, expires_at)
   VALUES ('d1', 'open', 'alice', 'a1', '', 1763000000000000, 1763000010000000);
 INSERT INTO acting_operators (operator, runner, set_at) VALUES ('alice', 'r1', 1763000000000000);
+INSERT INTO visitor_codes (digest, agent_id, host, challenge, person, expires_at)
+  VALUES ('v1', 'a1', 'shop.example.com', 'c1', '{}', 1763000060000000);

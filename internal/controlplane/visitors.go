@@ -1,0 +1,55 @@
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/url"
+	"strconv"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/visitors"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
+	"github.com/pipeops/pipeops-vm-agent/internal/web"
+)
+
+// newVisitors returns what signs visitors of Apps in, once it has a provider.
+func (c *ControlPlane) newVisitors() *visitors.Visitors {
+	return visitors.New(visitors.Config{
+		Store: c.store, Agent: c.agentAt, Return: c.visitorReturn, Log: c.cfg.Log, Now: c.cfg.Now,
+		Record: func(ctx context.Context, in visitors.SignIn, err error) {
+			c.operators.RecordVisitor(ctx, in, err) // they are opened later
+		},
+	})
+}
+
+// agentAt returns the agent that serves a host at the gateway; empty for none.
+func (c *ControlPlane) agentAt(host string) string {
+	found, served := c.public.table.Lookup(host)
+	if !served {
+		return ""
+	}
+	return found.AgentID // none of the gateway's own host
+}
+
+// visitorReturn returns the address of a host to which a visitor returns.
+func (c *ControlPlane) visitorReturn(host string) string {
+	at := url.URL{Scheme: "https", Host: host, Path: gatewaywire.CallbackPath}
+	public := cmp.Or(c.cfg.Gateway.HTTPSPort, defaultHTTPS)
+	if c.listeners.https != nil { // other processes have the gateway
+		public = publicPort(&c.cfg, c.listeners.https)
+	}
+	if public != defaultHTTPS {
+		at.Host = net.JoinHostPort(host, strconv.Itoa(public))
+	}
+	return at.String()
+}
+
+// visitorSignIn returns where visitors of Apps sign in by the operators' identity provider; nil if
+// there is none.
+func (c *ControlPlane) visitorSignIn() *controlapi.VisitorSignIn {
+	if !c.cfg.OpenID.Given() || c.public == nil {
+		return nil
+	}
+	return &controlapi.VisitorSignIn{Page: c.consoleURL() + web.VisitorPath, Provider: c.cfg.OpenID.Issuer}
+}
