@@ -106,6 +106,7 @@ type Agent struct {
 	componentWatch componentWatch // the heartbeats' alone
 	routes         *routes.Registrar
 	public         *gateway.Handler // passes public requests to Services
+	visitors       *planeSignIn
 	// instruments count events and read the state of parts, which run with an identity.
 	instruments *instruments
 	parts       atomic.Pointer[parts]

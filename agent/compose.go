@@ -38,6 +38,7 @@ func (a *Agent) compose(seen *clusterSeen) {
 	a.checkup = &checkup{beat: a.beat, due: wake.New(), opts: doctor.Options{
 		Config: c, Kubernetes: a.opts.Kubernetes, Version: a.opts.Version, ReleaseKeys: a.opts.ReleaseKeys, Now: a.now,
 	}}
+	a.visitors = &planeSignIn{changed: a.routes.Soon}
 	a.heartbeats = &heartbeats{
 		observer: observer{
 			version: a.opts.Version, replica: a.replica, now: a.now, kube: a.kube, cluster: cluster,
@@ -46,6 +47,6 @@ func (a *Agent) compose(seen *clusterSeen) {
 		},
 		tracer: a.opts.Tracer, log: a.log, store: store, current: a.current, nodes: nodes, news: a.news,
 		instruments: a.instruments, health: a.health, beat: a.beat, process: rand.Text(),
-		ended: a.enrolment.ended,
+		ended: a.enrolment.ended, visitors: a.visitors,
 	}
 }

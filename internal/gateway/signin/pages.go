@@ -19,7 +19,7 @@ import (
 // ReservedPath too, with 404: none leads to the App.
 const (
 	ReservedPath = "/.pipeops/"
-	CallbackPath = ReservedPath + "callback"
+	CallbackPath = gatewaywire.CallbackPath
 	SignOutPath  = ReservedPath + "sign-out"
 	KeysPath     = ReservedPath + "keys"
 )

@@ -1,0 +1,116 @@
+package agent
+
+import (
+	"context"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/gateway/signin"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// identifyTimeout bounds the call by which the agent learns who a visitor is.
+const identifyTimeout = 10 * time.Second
+
+// planeSignIn is the control plane's identity provider for visitors of Apps, as the last heartbeat's
+// answer has it.
+type planeSignIn struct {
+	changed func() // what the routes are depends on it
+	known   atomic.Pointer[planeProvider]
+	beats   atomic.Bool // the control plane has said whether it has one
+}
+
+// take takes the answer to a heartbeat.
+func (s *planeSignIn) take(control *controlapi.Client, answer *controlapi.VisitorSignIn) {
+	before, first := s.known.Load(), !s.beats.Swap(true)
+	var now *planeProvider
+	if answer != nil {
+		now = &planeProvider{control, *answer}
+	}
+	if !first && now.same(before) {
+		return
+	}
+	s.known.Store(now)
+	s.changed()
+}
+
+// Source implements signin.Source.
+func (s *planeSignIn) Source() (p signin.Provider, unmet string) {
+	switch known := s.known.Load(); {
+	case known != nil:
+		return *known, ""
+	case !s.beats.Load():
+		return nil, "the agent has not heard from the control plane yet whether it has an identity provider"
+	}
+	return nil, "the control plane has no identity provider for visitors; its operator gives `serve` --openid-issuer and --gateway-domain, " +
+		"or name a Secret in ingress.visitors.signIn.secret"
+}
+
+// planeProvider has visitors sign in at the control plane's identity provider. Two of the same
+// control plane with the same settings are equal.
+type planeProvider struct {
+	control *controlapi.Client
+	signIn  controlapi.VisitorSignIn
+}
+
+var _ signin.Provider = planeProvider{}
+
+// same reports whether two providers, each of which may be nil, are equal.
+func (p *planeProvider) same(o *planeProvider) bool {
+	if p == nil || o == nil {
+		return p == o
+	}
+	return *p == *o
+}
+
+// ID changes with what a subject means.
+func (p planeProvider) ID() string { return p.signIn.Provider }
+
+// AuthorizeURL implements signin.Provider. The control plane sends the browser back to the host of
+// redirect by itself. The verifier binds the sign-in to the browser, as a nonce would.
+func (p planeProvider) AuthorizeURL(_ context.Context, redirect, state, _, challenge string) (string, error) {
+	host, err := hostOfRedirect(redirect)
+	if err != nil {
+		return "", err
+	}
+	return controlapi.VisitorPage(p.signIn.Page, host, state, challenge), nil
+}
+
+// Exchange implements signin.Provider.
+func (p planeProvider) Exchange(ctx context.Context, redirect, code, verifier, _ string) (signin.Person, error) {
+	host, err := hostOfRedirect(redirect)
+	if err != nil {
+		return signin.Person{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+	defer cancel()
+	visitor, err := p.control.Visitor(ctx, controlapi.VisitorRequest{Host: host, Code: code, Verifier: verifier})
+	if err != nil {
+		return signin.Person{}, forVisitor(err)
+	}
+	if visitor.Subject == "" {
+		return signin.Person{}, problem.Errorf(problem.Unavailable, "try again in a moment", "the control plane did not say who you are")
+	}
+	return signin.Person(visitor), nil
+}
+
+// forVisitor returns an error of the control plane as visitors are to see it. What is not about
+// their sign-in is about the agent.
+func forVisitor(err error) error {
+	if refused, ok := problem.Of(err); ok && (refused.Code == problem.Forbidden || refused.Code == problem.Invalid) {
+		return problem.Errorf(problem.Unauthorized, "open the page again", "the sign-in took too long, or was used before")
+	}
+	return problem.Errorf(problem.Unavailable, "try again in a moment", "the control plane cannot be asked who you are now")
+}
+
+// hostOfRedirect returns the host to which a visitor returns, without a port.
+func hostOfRedirect(redirect string) (string, error) {
+	u, err := url.Parse(redirect)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Path != gatewaywire.CallbackPath {
+		return "", problem.Errorf(problem.Internal, "report this with the agent's version", "the address of the return is not as it should be")
+	}
+	return u.Hostname(), nil
+}
