@@ -20,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/routes"
 	"github.com/pipeops/pipeops-vm-agent/agent/update"
+	"github.com/pipeops/pipeops-vm-agent/agent/visitors"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/build"
@@ -106,7 +107,7 @@ type Agent struct {
 	componentWatch componentWatch // the heartbeats' alone
 	routes         *routes.Registrar
 	public         *gateway.Handler // passes public requests to Services
-	visitors       *planeSignIn
+	visitors       *visitors.SignIn
 	// instruments count events and read the state of parts, which run with an identity.
 	instruments *instruments
 	parts       atomic.Pointer[parts]

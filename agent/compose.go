@@ -5,6 +5,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
+	"github.com/pipeops/pipeops-vm-agent/agent/visitors"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 )
 
@@ -38,7 +39,7 @@ func (a *Agent) compose(seen *clusterSeen) {
 	a.checkup = &checkup{beat: a.beat, due: wake.New(), opts: doctor.Options{
 		Config: c, Kubernetes: a.opts.Kubernetes, Version: a.opts.Version, ReleaseKeys: a.opts.ReleaseKeys, Now: a.now,
 	}}
-	a.visitors = &planeSignIn{changed: a.routes.Soon}
+	a.visitors = &visitors.SignIn{Changed: a.routes.Soon}
 	a.heartbeats = &heartbeats{
 		observer: observer{
 			version: a.opts.Version, replica: a.replica, now: a.now, kube: a.kube, cluster: cluster,

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/pipeops/pipeops-vm-agent/agent/visitors"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -40,7 +41,7 @@ type heartbeats struct {
 	health      *health
 	beat        wake.Signal              // a heartbeat is due
 	ended       func(refusal error) bool // enrolment.ended
-	visitors    *planeSignIn
+	visitors    *visitors.SignIn
 	// process names this process, and ticket is from the last answer. With them the control plane
 	// detects duplicate instances.
 	process, ticket string
@@ -84,7 +85,7 @@ func (h *heartbeats) run(ctx context.Context, control *controlapi.Client, tun *t
 			sources.SetRevoked(answer.RevokedRunnerNames)
 			sources.LookAt(looksOf(answer.Looks))
 			sources.SetPages(pagesAt(answer.Console, h.current.Load().AgentID))
-			h.visitors.take(control, answer.VisitorSignIn)
+			h.visitors.Take(control, answer.VisitorSignIn)
 			h.news.tell(reason, answer.RevokedRunners, answer.Labels)
 			if answer.ResendApps {
 				engine.ResendApps()

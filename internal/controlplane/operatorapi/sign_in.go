@@ -80,7 +80,8 @@ func (s *Server) RecordVisitor(ctx context.Context, in visitors.SignIn, err erro
 		return
 	}
 	s.visits.Failed(named, now)
-	s.performer.end(r, err)
+	r.ended(err, now)
+	s.performer.recorder.log.Record(r.AuditRecord)
 }
 
 // recordProven records what an ID token proves, or why it does not. named says whether it has

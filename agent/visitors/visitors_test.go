@@ -1,4 +1,4 @@
-package agent
+package visitors
 
 import (
 	"testing"
@@ -11,10 +11,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 )
 
-// TestPlaneSignIn_FollowsHeartbeats: routes are read again when the provider changes, and only then.
-func TestPlaneSignIn_FollowsHeartbeats(t *testing.T) {
+// TestSignIn_FollowsHeartbeats: routes are read again when the provider changes, and only then.
+func TestSignIn_FollowsHeartbeats(t *testing.T) {
 	changes := 0
-	s := &planeSignIn{changed: func() { changes++ }}
+	s := &SignIn{Changed: func() { changes++ }}
 	p, unmet := s.Source()
 	assert.Nil(t, p)
 	assert.Contains(t, unmet, "has not heard from the control plane yet")
@@ -38,7 +38,7 @@ func TestPlaneSignIn_FollowsHeartbeats(t *testing.T) {
 		{"none again", other, nil, true},
 	} {
 		had := changes
-		s.take(c.control, c.answer)
+		s.Take(c.control, c.answer)
 		assert.Equal(t, c.changed, changes > had, c.what)
 		p, unmet := s.Source()
 		assert.Equal(t, c.changed, p != before || had == 0, c.what)
@@ -49,13 +49,13 @@ func TestPlaneSignIn_FollowsHeartbeats(t *testing.T) {
 			continue
 		}
 		assert.Empty(t, unmet, c.what)
-		assert.Equal(t, c.answer.Provider, p.(planeProvider).ID(), c.what)
+		assert.Equal(t, c.answer.Provider, p.(provider).ID(), c.what)
 	}
 }
 
-// TestPlaneSignIn_Addresses: the control plane is given the host of the return, without its port.
-func TestPlaneSignIn_Addresses(t *testing.T) {
-	p := planeProvider{signIn: controlapi.VisitorSignIn{Page: "https://cp.example.com/console/visitor"}}
+// TestSignIn_Addresses: the control plane is given the host of the return, without its port.
+func TestSignIn_Addresses(t *testing.T) {
+	p := provider{signIn: controlapi.VisitorSignIn{Page: "https://cp.example.com/console/visitor"}}
 	address, err := p.AuthorizeURL(t.Context(), "https://shop.example.com:8443"+gatewaywire.CallbackPath, "s", "n", "c")
 	require.NoError(t, err)
 	assert.Equal(t, "https://cp.example.com/console/visitor?challenge=c&host=shop.example.com&state=s", address)

@@ -1,4 +1,5 @@
-package agent
+// Package visitors has visitors of Apps sign in at the identity provider of the control plane.
+package visitors
 
 import (
 	"context"
@@ -15,51 +16,56 @@ import (
 // identifyTimeout bounds the call by which the agent learns who a visitor is.
 const identifyTimeout = 10 * time.Second
 
-// planeSignIn is the control plane's identity provider for visitors of Apps, as the last heartbeat's
-// answer has it.
-type planeSignIn struct {
-	changed func() // what the routes are depends on it
-	known   atomic.Pointer[planeProvider]
-	beats   atomic.Bool // the control plane has said whether it has one
+// SignIn is the control plane's identity provider for visitors of Apps, as the last heartbeat's answer
+// has it.
+type SignIn struct {
+	// Changed is called when it is another one, or none.
+	Changed func()
+
+	known atomic.Pointer[provider]
+	told  atomic.Bool // the control plane has said whether it has one
 }
 
-// take takes the answer to a heartbeat.
-func (s *planeSignIn) take(control *controlapi.Client, answer *controlapi.VisitorSignIn) {
-	before, first := s.known.Load(), !s.beats.Swap(true)
-	var now *planeProvider
+// Take takes what the answer to a heartbeat says. It must not be called concurrently.
+func (s *SignIn) Take(control *controlapi.Client, answer *controlapi.VisitorSignIn) {
+	before, first := s.known.Load(), !s.told.Swap(true)
+	var now *provider
 	if answer != nil {
-		now = &planeProvider{control, *answer}
+		now = &provider{control, *answer}
 	}
 	if !first && now.same(before) {
 		return
 	}
 	s.known.Store(now)
-	s.changed()
+	s.Changed()
 }
 
 // Source implements signin.Source.
-func (s *planeSignIn) Source() (p signin.Provider, unmet string) {
+func (s *SignIn) Source() (p signin.Provider, unmet string) {
 	switch known := s.known.Load(); {
 	case known != nil:
 		return *known, ""
-	case !s.beats.Load():
+	case !s.told.Load():
 		return nil, "the agent has not heard from the control plane yet whether it has an identity provider"
 	}
 	return nil, "the control plane has no identity provider for visitors; its operator gives `serve` --openid-issuer and --gateway-domain, " +
 		"or name a Secret in ingress.visitors.signIn.secret"
 }
 
-// planeProvider has visitors sign in at the control plane's identity provider. Two of the same
+// Has reports whether the control plane has an identity provider for visitors, once that is known.
+func (s *SignIn) Has() (has, known bool) { return s.known.Load() != nil, s.told.Load() }
+
+// provider has visitors sign in at the control plane's identity provider. Two of the same
 // control plane with the same settings are equal.
-type planeProvider struct {
+type provider struct {
 	control *controlapi.Client
 	signIn  controlapi.VisitorSignIn
 }
 
-var _ signin.Provider = planeProvider{}
+var _ signin.Provider = provider{}
 
 // same reports whether two providers, each of which may be nil, are equal.
-func (p *planeProvider) same(o *planeProvider) bool {
+func (p *provider) same(o *provider) bool {
 	if p == nil || o == nil {
 		return p == o
 	}
@@ -67,11 +73,11 @@ func (p *planeProvider) same(o *planeProvider) bool {
 }
 
 // ID changes with what a subject means.
-func (p planeProvider) ID() string { return p.signIn.Provider }
+func (p provider) ID() string { return p.signIn.Provider }
 
 // AuthorizeURL implements signin.Provider. The control plane sends the browser back to the host of
 // redirect by itself. The verifier binds the sign-in to the browser, as a nonce would.
-func (p planeProvider) AuthorizeURL(_ context.Context, redirect, state, _, challenge string) (string, error) {
+func (p provider) AuthorizeURL(_ context.Context, redirect, state, _, challenge string) (string, error) {
 	host, err := hostOfRedirect(redirect)
 	if err != nil {
 		return "", err
@@ -80,7 +86,7 @@ func (p planeProvider) AuthorizeURL(_ context.Context, redirect, state, _, chall
 }
 
 // Exchange implements signin.Provider.
-func (p planeProvider) Exchange(ctx context.Context, redirect, code, verifier, _ string) (signin.Person, error) {
+func (p provider) Exchange(ctx context.Context, redirect, code, verifier, _ string) (signin.Person, error) {
 	host, err := hostOfRedirect(redirect)
 	if err != nil {
 		return signin.Person{}, err
