@@ -9,7 +9,7 @@ import (
 
 // signIn returns how visitors of Apps sign in.
 func (a *Agent) signIn() ingress.SignIn {
-	return ingress.SignIn{Guard: a.guard, Key: func(ctx context.Context) (signin.Key, error) {
+	return ingress.SignIn{Guard: a.guard, ControlPlane: a.visitors.Source, Key: func(ctx context.Context) (signin.Key, error) {
 		secret, err := a.kube.Secrets().SharedSecret(ctx)
 		if err != nil {
 			return signin.Key{}, err

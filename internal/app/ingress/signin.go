@@ -21,7 +21,8 @@ type SignIn struct {
 	ControlPlane signin.Source
 }
 
-// controlPlaneID is the ID of the control plane's provider. Sessions outlive another address of it.
+// controlPlaneID begins the ID of the control plane's provider. Sessions outlive another address of it,
+// and no other issuer.
 const controlPlaneID = "control-plane"
 
 // noProvider is why a route is closed that wants the control plane's provider.
@@ -73,5 +74,8 @@ func (t *Router) signInOf(ctx context.Context, app runnerapi.Key, v *runnerapi.V
 		return nil, why
 	}
 	d.ProviderID = controlPlaneID
+	if named, ok := d.Provider.(interface{ ID() string }); ok {
+		d.ProviderID += "\n" + named.ID()
+	}
 	return d, ""
 }
