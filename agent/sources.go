@@ -26,7 +26,7 @@ func (a *Agent) newSources(engine *app.Engine) (*source.Keeper, error) {
 	}
 	return source.New(a.policy, source.Config{
 		REST: a.opts.Kubernetes, Agent: a.opts.Config.ClusterName, Namespace: a.opts.Config.Namespace, Namespaces: a.opts.Config.Namespaces,
-		Apps: engine, Manifests: setsOfSources{a.manifests}, Builds: a.builds, Previews: a.kube.Namespaces(), Audit: a.audit.Record, Leads: engine.Leads,
+		Apps: engine, Manifests: setsOfSources{a.manifests}, Builds: a.builds, Previews: a.kube.Namespaces(), SignIn: a.visitors.Has, Audit: a.audit.Record, Leads: engine.Leads,
 		Heard: a.hearOfRevoked, Before: a.recordFirst,
 		Render: command, Proxy: proxy.FromEnvironment(), Guard: a.guard, Log: a.log,
 	}), nil

@@ -31,6 +31,8 @@ type SourcePreviews struct {
 	Secrets     []string        `json:"secrets,omitempty" maxItems:"16" doc:"Secrets of the source's namespace that are copied into each preview's. A fork's has none."`
 	Quota       *NamespaceQuota `json:"quota,omitempty" doc:"Bounds of each preview's namespace; 20 pods, and requests of 2 CPUs and 4Gi of memory, when absent."`
 	Comment     bool            `json:"comment,omitempty" doc:"Write the address and the state into a comment on the request."`
+	Visitors    *Visitors       `json:"visitors,omitempty" doc:"Whom the Apps of previews let in, in place of what their files say. When absent, and a file has visitors sign in nowhere: everyone whom the control plane's identity provider knows, if it has one."`
+	Open        bool            `json:"open,omitempty" doc:"Everyone may visit the previews whose files do not say otherwise, also where the control plane has an identity provider."`
 }
 
 // SourcePreviewOf is of which source and request a preview is. The agent alone writes it.
@@ -39,6 +41,25 @@ type SourcePreviewOf struct {
 	Source    string `json:"source"`
 	Number    int64  `json:"number" doc:"Number of the pull or merge request."`
 	Comment   bool   `json:"comment,omitempty"`
+	// Visitors and SignIn are whom its App lets in.
+	Visitors *Visitors `json:"visitors,omitempty"`
+	SignIn   bool      `json:"signIn,omitempty" doc:"Visitors sign in by the control plane, unless visitors or the App's file says otherwise."`
+}
+
+// Admits returns whom the App of a preview lets in whose file says this.
+func (p SourcePreviewOf) Admits(file *Visitors) *Visitors {
+	if p.Visitors != nil {
+		return p.Visitors
+	}
+	if !p.SignIn || file != nil && (file.BasicAuthSecret != "" || file.SignIn != nil || file.ServiceTokensSecret != "") {
+		return file
+	}
+	admitted := Visitors{}
+	if file != nil {
+		admitted = *file
+	}
+	admitted.SignIn = &SignIn{Emails: []string{everyone}}
+	return &admitted
 }
 
 // Key returns the source's.
@@ -62,6 +83,7 @@ type SourcePreviewsStatus struct {
 	CheckedAt string          `json:"checkedAt,omitempty" doc:"When the forge was asked last (RFC 3339)."`
 	Error     *SourceError    `json:"error,omitempty" doc:"Why the forge gave no requests; absent once it did."`
 	Items     []SourcePreview `json:"items,omitempty" doc:"The open requests that have a preview, or would have one."`
+	Warning   string          `json:"warning,omitempty" doc:"Set while everyone may visit the previews although previews.open is not set."`
 }
 
 // SourcePreview is an open pull or merge request.
@@ -86,6 +108,7 @@ type SourcePreviewList struct {
 	Items     []SourcePreview `json:"items" nullable:"false"`
 	CheckedAt string          `json:"checkedAt,omitempty" doc:"When the forge was asked last (RFC 3339)."`
 	Error     *SourceError    `json:"error,omitempty" doc:"Why the forge gave no requests; absent once it did."`
+	Warning   string          `json:"warning,omitempty" doc:"Set while everyone may visit the previews although previews.open is not set."`
 }
 
 // PreviewNamespace returns the namespace of the preview of a request.
@@ -149,6 +172,17 @@ func (s SourceSpec) validatePreviews(v *validation) {
 	for i, name := range p.Secrets {
 		v.objectName(fmt.Sprintf("previews.secrets[%d]", i), name)
 	}
+	if p.Visitors != nil {
+		if p.Open {
+			v.add("previews.open", "has to be left out with previews.visitors: only one of the two may be set")
+		}
+		app := AppSpec{Image: "preview", Ports: []Port{{Port: 80}}, Ingress: &Ingress{Public: true, Visitors: p.Visitors}}
+		for _, e := range app.Validate() {
+			if at, ok := strings.CutPrefix(e.Field, "ingress.visitors"); ok {
+				v.add("previews.visitors"+at, "%s", e.Message)
+			}
+		}
+	}
 	if p.Quota != nil {
 		inner := &validation{}
 		for _, e := range (NamespaceSpec{Quota: p.Quota, Limits: &PreviewDefaults}).Validate() {
@@ -178,7 +212,7 @@ func (s Source) Preview(number int64, commit string) Source {
 	p, of := s.Spec.Previews, s.Spec
 	of.Previews, of.Promote, of.Suspend = nil, nil, false
 	of.DecryptionKeys = "" // who writes a request does not see what is encrypted
-	of.PreviewOf = &SourcePreviewOf{Namespace: s.Namespace, Source: s.Name, Number: number, Comment: p.Comment}
+	of.PreviewOf = &SourcePreviewOf{Namespace: s.Namespace, Source: s.Name, Number: number, Comment: p.Comment, Visitors: p.Visitors}
 	of.Ref, of.Path = GitRef{Commit: commit}, cmp.Or(p.Path, of.Path)
 	of.Prune, of.Interval = of.Type != SourceApp, previewInterval
 	if len(p.ValuesFiles) > 0 {

@@ -16,8 +16,8 @@ import (
 // identifyTimeout bounds the call by which the agent learns who a visitor is.
 const identifyTimeout = 10 * time.Second
 
-// SignIn is the control plane's identity provider for visitors of Apps, as the last heartbeat's answer
-// has it.
+// SignIn is the control plane's identity provider for visitors of Apps, as the last heartbeat's
+// answer has it.
 type SignIn struct {
 	// Changed is called when it is another one, or none.
 	Changed func()

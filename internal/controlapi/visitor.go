@@ -23,13 +23,14 @@ const (
 	VisitorChallenge = "challenge"
 )
 
-// VisitorPage returns the address at which a visitor signs in: of the page, for a host of the agent.
+// VisitorPage returns the address at which a visitor signs in: of the page, for a host of the
+// agent.
 func VisitorPage(page, host, state, challenge string) string {
 	return page + "?" + url.Values{VisitorHost: {host}, VisitorState: {state}, VisitorChallenge: {challenge}}.Encode()
 }
 
-// VisitorRequest asks who a visitor is that has returned to a host with a code. A code is good once,
-// for a minute, and for the agent, the host and the challenge that it was issued for.
+// VisitorRequest asks who a visitor is that has returned to a host with a code. A code is good
+// once, for a minute, and for the agent, the host and the challenge that it was issued for.
 type VisitorRequest struct {
 	Host     string `json:"host" minLength:"1" maxLength:"253" pattern:"^[a-z0-9.-]*$" doc:"Host to which the visitor has returned, without a port."`
 	Code     string `json:"code" minLength:"1" maxLength:"128" pattern:"^[!-~]*$"`

@@ -84,7 +84,8 @@ func (a *visitedApp) admit(emails ...string) {
 	a.handler.Set([]agentside.Route{{Host: a.host, Path: "/", PathType: "Prefix", Addresses: []string{a.backend}, Visitors: agentside.Visitors{SignIn: demand}}})
 }
 
-// browser returns a browser that reaches the gateway by any name below its domain, and the provider.
+// browser returns a browser that reaches the gateway by any name below its domain, and the
+// provider.
 func (a *visitedApp) browser() *tab {
 	a.p.t.Helper()
 	gateway := a.p.listeners.https.Addr().String()
@@ -123,7 +124,8 @@ func (b *tab) open(address string) (at, body string, status int) {
 	return resp.Request.URL.String(), string(text), resp.StatusCode
 }
 
-// press opens the page at which the visitor signs in, from the App's address, and presses the button.
+// press opens the page at which the visitor signs in, from the App's address, and presses the
+// button.
 func (a *visitedApp) press(b *tab, target string) (at, body string, status int) {
 	a.p.t.Helper()
 	at, body, status = b.open(b.home + target)
@@ -162,8 +164,8 @@ func TestVisitor_WholeWay(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, status, body)
 }
 
-// TestVisitor_WholeWayOff: an agent whose control plane has a provider no more closes the route, and
-// says what to do.
+// TestVisitor_WholeWayOff: an agent whose control plane has a provider no more closes the route,
+// and says what to do.
 func TestVisitor_WholeWayOff(t *testing.T) {
 	a := newVisitedApp(t)
 	a.signIn.Take(a.agent.client, nil)

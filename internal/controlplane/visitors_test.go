@@ -194,8 +194,8 @@ func TestVisitor_RefusesTokens(t *testing.T) {
 	}
 }
 
-// TestVisitor_Code: a code is good once, for a minute, for the agent, the host and the verifier that
-// it was issued for.
+// TestVisitor_Code: a code is good once, for a minute, for the agent, the host and the verifier
+// that it was issued for.
 func TestVisitor_Code(t *testing.T) {
 	p, f, shop, host := startVisited(t)
 	other := p.registered("other")

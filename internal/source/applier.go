@@ -243,7 +243,7 @@ func (a *applier) deploy(ctx context.Context, o *object, commit string, spec run
 	// What Git does not name of the scale and the pause stays, and the policy is asked again about
 	// that.
 	if o.Spec.PreviewOf != nil {
-		spec.Ingress = ingressOfPreview(spec.Ingress)
+		spec.Ingress = ingressOfPreview(o.Spec.PreviewOf, spec.Ingress)
 	}
 	admit := func(spec runnerapi.AppSpec) error {
 		return a.allowed(o, runnerapi.Intent{Command: putApp, Access: runnerapi.Writes, Name: appKey(o).Name, App: &spec})

@@ -127,6 +127,8 @@ func (p *previews) put(ctx context.Context, o *object, child runnerapi.Source) e
 	if err != nil && !isNew {
 		return err
 	}
+	had := isNew || want.Spec.PreviewOf == nil || want.Spec.PreviewOf.SignIn
+	child.Spec.PreviewOf.SignIn, _ = p.signIn(o, had)
 	if !isNew && equality.Semantic.DeepEqual(want.Spec, child.Spec) && want.caller() == o.caller() && want.sync() == o.sync() {
 		return nil
 	}

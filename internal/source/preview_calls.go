@@ -16,7 +16,7 @@ func (k *Keeper) Previews(ctx context.Context, key runnerapi.Key) (runnerapi.Sou
 	if err != nil || s.Status.Previews == nil {
 		return list, err
 	}
-	list.CheckedAt, list.Error = s.Status.Previews.CheckedAt, s.Status.Previews.Error
+	list.CheckedAt, list.Error, list.Warning = s.Status.Previews.CheckedAt, s.Status.Previews.Error, s.Status.Previews.Warning
 	for _, item := range s.Status.Previews.Items {
 		if item.Namespace != "" {
 			if err := k.describe(ctx, runnerapi.Key{Namespace: item.Namespace, Name: key.Name}, &item); err != nil {

@@ -40,7 +40,9 @@ func (a *applier) home(ctx context.Context, api *api, o *object) (string, error)
 		return "", err
 	}
 	if p := parent.wire(); p.Spec.Previews != nil && parent.caller().Runner == o.caller().Runner {
-		if want := p.Preview(of.Number, o.Spec.Ref.Commit); want.Namespace == o.Namespace && want.Name == o.Name && equality.Semantic.DeepEqual(want.Spec, o.Spec) {
+		want := p.Preview(of.Number, o.Spec.Ref.Commit)
+		want.Spec.PreviewOf.SignIn = of.SignIn // it follows the control plane
+		if want.Namespace == o.Namespace && want.Name == o.Name && equality.Semantic.DeepEqual(want.Spec, o.Spec) {
 			return of.Namespace, nil
 		}
 	}
@@ -48,15 +50,52 @@ func (a *applier) home(ctx context.Context, api *api, o *object) (string, error)
 }
 
 // ingressOfPreview returns how a preview is reached: its App has a host of its own below the
-// gateway's domain in place of those that the file names, which are the real one's.
-func ingressOfPreview(in *runnerapi.Ingress) *runnerapi.Ingress {
+// gateway's domain in place of those that the file names, which are the real one's. Where it has
+// visitors, the gateway alone serves it.
+func ingressOfPreview(of *runnerapi.SourcePreviewOf, in *runnerapi.Ingress) *runnerapi.Ingress {
 	if in == nil {
 		return nil
 	}
 	out := *in
 	out.Public, out.Hosts = in.Public || len(in.Hosts) > 0, nil
+	file := in.Visitors
+	if file == nil {
+		wants := runnerapi.ReadRouteAnnotations(in.Annotations)
+		if wants.Unmet != "" && of.Visitors == nil {
+			return &out // no one is let in
+		}
+		file = wants.Visitors
+	}
+	if admitted := of.Admits(file); admitted != file {
+		out.Visitors, out.Class = admitted, ""
+	}
 	return &out
 }
+
+// signIn returns whether visitors of a source's previews sign in by the control plane, unless their
+// files say otherwise, and a warning if everyone is let in unasked. Until the control plane has
+// said whether it has an identity provider, a preview stays as it is, and a new one is closed.
+func (p *previews) signIn(o *object, before bool) (signIn bool, warning string) {
+	want := o.Spec.Previews
+	if want.Open || want.Visitors != nil {
+		return false, ""
+	}
+	if p.provider == nil {
+		return false, openWarning
+	}
+	has, known := p.provider()
+	switch {
+	case !known:
+		return before, ""
+	case !has:
+		return false, openWarning
+	}
+	return true, ""
+}
+
+// openWarning is in the status of a source whose previews are open, though no one has asked for it.
+const openWarning = "everyone may visit the previews whose files name no visitors: the control plane has no identity provider for visitors; " +
+	"set previews.visitors, or previews.open to accept it"
 
 // stays refuses an object of a preview that would not go with the preview's namespace.
 func stays(o *object, namespace string, b runnerapi.ObjectIntent) error {

@@ -34,8 +34,11 @@ type previews struct {
 	cluster    *cluster
 	reporter   *reporter
 	journal    *journal
-	now        func() time.Time
-	log        zerolog.Logger
+	// provider reports whether the control plane has an identity provider for visitors, once that
+	// is known. Nil is for none.
+	provider func() (has, known bool)
+	now      func() time.Time
+	log      zerolog.Logger
 }
 
 // reconcile makes and deletes previews of a source, when that is due. It returns when to look
@@ -70,6 +73,7 @@ func (p *previews) reconcile(ctx context.Context, o *object) (*runnerapi.SourceP
 		return s, min(every, max(soon, pauseAfter(err, 1)))
 	}
 	s.Items = p.plan(o, before.Items, requests)
+	_, s.Warning = p.signIn(o, true)
 	again := p.apply(ctx, o, s.Items)
 	next := p.untilExpiry(s.Items, spread(every))
 	if again {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -347,4 +348,49 @@ func TestPreviews_Credentials(t *testing.T) {
 		})
 	}
 	require.NoError(t, p.keeper.Delete(t.Context(), p.key("web"), runner))
+}
+
+// TestPreviews_SignIn: visitors of previews sign in by the control plane's identity provider, if it
+// has one, unless the source says otherwise.
+func TestPreviews_SignIn(t *testing.T) {
+	t.Parallel()
+	p := openPreviews(t, 4)
+	var has, known atomic.Bool
+	p.stop()
+	p.config.SignIn = func() (bool, bool) { return has.Load(), known.Load() }
+	p.start()
+	signsIn := func(what string, number int64, want bool) {
+		t.Helper()
+		await.Until(t, what, func() bool {
+			p.clock.Step(5 * time.Second)
+			s, err := p.keeper.Get(t.Context(), runnerapi.Key{Namespace: runnerapi.PreviewNamespace(p.key("web"), number), Name: "web"})
+			return err == nil && s.Spec.PreviewOf.SignIn == want && s.Status.Commit != "" && s.Status.Error == nil
+		})
+	}
+	warns := func(want bool) {
+		t.Helper()
+		await.Until(t, fmt.Sprintf("a warning: %t", want), func() bool {
+			p.clock.Step(5 * time.Second)
+			list, err := p.keeper.Previews(t.Context(), p.key("web"))
+			require.NoError(t, err)
+			return strings.Contains(list.Warning, "set previews.visitors") == want
+		})
+	}
+	p.open(1, "first")
+	signsIn("closed while the control plane has not said anything", 1, true)
+	known.Store(true)
+	signsIn("open without a provider", 1, false)
+	warns(true)
+	known.Store(false)
+	p.open(2, "second")
+	signsIn("a new one is closed again while nothing is known", 2, true)
+	signsIn("and an older one stays as it is", 1, false)
+	has.Store(true)
+	known.Store(true)
+	signsIn("closed with a provider", 1, true)
+	warns(false)
+	p.put("web", p.previews(func(s *runnerapi.SourceSpec) { s.Previews.Open = true }))
+	signsIn("open on purpose", 1, false)
+	has.Store(false)
+	warns(false)
 }

@@ -85,6 +85,9 @@ type Config struct {
 	Manifests  Manifests // nil if this agent applies none
 	Builds     Builds    // nil if it builds nothing
 	Previews   PreviewNamespaces
+	// SignIn reports whether the control plane has an identity provider for visitors, once that is
+	// known. It may be nil.
+	SignIn func() (has, known bool)
 	// Audit records what was brought. It may be nil.
 	Audit func(runnerapi.AuditRecord)
 	// Before stores the record that something is about to be brought, if the policy requires that.
@@ -151,7 +154,7 @@ func New(policy Policy, c Config) *Keeper {
 		lanes:   limit.NewLanes[runnerapi.Key](limit.PerOwner{Namespace: workersOfNamespace, Runner: workersOfRunner}),
 		cluster: cluster, builder: builder, cleanup: cleanup, revoked: revoked, looks: looks{wake: wake.New()},
 		reporter: reporter,
-		previews: &previews{namespaces: c.Previews, applier: applier, cluster: cluster, reporter: reporter, journal: journal, now: time.Now, log: c.Log},
+		previews: &previews{namespaces: c.Previews, applier: applier, cluster: cluster, reporter: reporter, journal: journal, provider: c.SignIn, now: time.Now, log: c.Log},
 		reconciler: &reconciler{
 			apps: c.Apps, manifests: c.Manifests, applier: applier, builder: builder, cleanup: cleanup,
 			journal: journal, revoked: revoked, now: time.Now, log: c.Log,

@@ -38,8 +38,8 @@ type VisitorPage struct {
 	Begin string // the path of the button
 }
 
-// visiting serves the paths of visitors. What it counts is apart from sign-ins to this site, so that
-// visitors do not lock out others at their address.
+// visiting serves the paths of visitors. What it counts is apart from sign-ins to this site, so
+// that visitors do not lock out others at their address.
 type visiting struct {
 	*Guard
 	failures *limit.Failures[netip.Prefix]
@@ -86,8 +86,8 @@ func (v *visiting) serve(w http.ResponseWriter, r *http.Request) error {
 	return v.away(w, r, v.Visitors.Return)
 }
 
-// ask shows who wants to know who the person is. The browser keeps a secret from now on, one for all
-// sign-ins that it begins, so that several tabs can.
+// ask shows who wants to know who the person is. The browser keeps a secret from now on, one for
+// all sign-ins that it begins, so that several tabs can.
 func (v *visiting) ask(w http.ResponseWriter, r *http.Request) error {
 	home := v.Elsewhere.Home()
 	if withoutPort443(r.Host) != withoutPort443(home.Host) { // the other site sends no browser back to this name

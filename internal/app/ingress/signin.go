@@ -21,8 +21,8 @@ type SignIn struct {
 	ControlPlane signin.Source
 }
 
-// controlPlaneID begins the ID of the control plane's provider. Sessions outlive another address of it,
-// and no other issuer.
+// controlPlaneID begins the ID of the control plane's provider. Sessions outlive another address of
+// it, and no other issuer.
 const controlPlaneID = "control-plane"
 
 // noProvider is why a route is closed that wants the control plane's provider.

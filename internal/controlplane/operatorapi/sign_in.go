@@ -63,9 +63,9 @@ func (s *Server) RecordJoin(ctx context.Context, in enrolment.Join, refused erro
 	return s.recordProven(ctx, r, in, in.Subject != "", refused, issue)
 }
 
-// RecordVisitor records the sign-in of a visitor of an App, or why it was refused. Visitors are many,
-// and not operators, so the number of records is bounded: more would push older ones out of the
-// audit log. The control plane's log has them all.
+// RecordVisitor records the sign-in of a visitor of an App, or why it was refused. Visitors are
+// many, and not operators, so the number of records is bounded: more would push older ones out of
+// the audit log. The control plane's log has them all.
 func (s *Server) RecordVisitor(ctx context.Context, in visitors.SignIn, err error) {
 	now, named := s.performer.now(), in.Subject != ""
 	r := &record{AuditRecord: runnerapi.AuditRecord{

@@ -101,8 +101,8 @@ func (v *Visitors) Begin(ctx context.Context, secret string, query url.Values) (
 	return address, openid.ForVisitor(err)
 }
 
-// Return returns the address of the host to which a visitor returns, with a code by which the host's
-// agent learns who that is. The query is the identity provider's.
+// Return returns the address of the host to which a visitor returns, with a code by which the
+// host's agent learns who that is. The query is the identity provider's.
 func (v *Visitors) Return(ctx context.Context, secret string, query url.Values) (address string, err error) {
 	note, ok := noteOf(query)
 	if !ok || secret == "" {

@@ -26,6 +26,7 @@ var FlagOf = map[string]string{ //nolint:gosec // names of flags
 	"previews": "--previews", "previews.path": "--preview-path", "previews.valuesFiles": "--preview-values-file", "previews.label": "--preview-label",
 	"previews.limit": "--preview-limit", "previews.expireAfter": "--preview-expire-after", "previews.secrets": "--preview-secret",
 	"previews.quota": "--preview-quota", "previews.comment": "--preview-comment",
+	"previews.open": "--preview-open", "previews.visitors.signIn.emails": "--preview-email", "previews.visitors.signIn.groups": "--preview-group",
 	"build.resources.limits.cpu": "--limit-cpu", "build.resources.limits.memory": "--limit-memory",
 }
 

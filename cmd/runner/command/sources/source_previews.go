@@ -18,6 +18,8 @@ import (
 type sourcePreviews struct {
 	wanted   bool
 	quota    []string
+	emails   []string
+	groups   []string
 	previews runnerapi.SourcePreviews
 }
 
@@ -32,12 +34,15 @@ func (p *sourcePreviews) flags(cmd *cobra.Command) {
 	f.StringSliceVar(&p.previews.Secrets, "preview-secret", nil, "with --previews: Secrets of the namespace that each one gets, except those of forks")
 	f.StringSliceVar(&p.quota, "preview-quota", nil, "with --previews: quota of each namespace, as NAME=AMOUNT (default cpu=2,memory=4Gi,pods=20)")
 	f.BoolVar(&p.previews.Comment, "preview-comment", false, "with --previews: write the address into a comment on the request")
+	f.StringSliceVar(&p.emails, "preview-email", nil, "with --previews: email addresses that may visit them, *@DOMAIN for all of a domain; people sign in by the control plane (default: everyone who can sign in)")
+	f.StringSliceVar(&p.groups, "preview-group", nil, "with --previews: groups of the identity provider that may visit them")
+	f.BoolVar(&p.previews.Open, "preview-open", false, "with --previews: let everyone visit them without signing in")
 }
 
 // into puts the previews into a spec, where they are asked for.
 func (p *sourcePreviews) into(cmd *cobra.Command, spec *runnerapi.SourceSpec) error {
 	if !p.wanted {
-		for _, name := range []string{"path", "values-file", "label", "limit", "expire-after", "secret", "quota", "comment"} {
+		for _, name := range []string{"path", "values-file", "label", "limit", "expire-after", "secret", "quota", "comment", "email", "group", "open"} {
 			if cmd.Flags().Changed("preview-" + name) {
 				return fmt.Errorf("--preview-%s: --previews is needed", name)
 			}
@@ -51,6 +56,9 @@ func (p *sourcePreviews) into(cmd *cobra.Command, spec *runnerapi.SourceSpec) er
 		if err := cmdutil.SetQuota(p.previews.Quota, s); err != nil {
 			return fmt.Errorf("--preview-quota %s: %w", s, err)
 		}
+	}
+	if len(p.emails)+len(p.groups) > 0 {
+		p.previews.Visitors = &runnerapi.Visitors{SignIn: &runnerapi.SignIn{Emails: p.emails, Groups: p.groups}}
 	}
 	spec.Previews = &p.previews
 	return nil
@@ -84,6 +92,9 @@ func printPreviews(w io.Writer, list runnerapi.SourcePreviewList) {
 		}
 	}
 	errorRows(w, "ERROR", list.Error)
+	if list.Warning != "" {
+		cli.Row(w, "WARNING", cli.Printable(list.Warning))
+	}
 }
 
 // errorRows writes an error of a source, if there is one, after what it is about.
