@@ -75,7 +75,6 @@ func (b *gateway) begin(ctx context.Context) {
 		i := startInstance(b.Run, w, b.dir, address, 0)
 		b.ports = append(b.ports, &contender{row{w.Name, way.HTTP1}, i, way.Plain(i.at.Public)})
 	}
-	b.ports = append(b.ports, &contender{row{way.PortDirect, way.HTTP1}, nil, way.Plain(address)})
 	b.OnClose(startProcess(b.dir, "app", roleCommand, roleApp, address).Kill)
 	for _, w := range way.ToApps() {
 		i := startInstance(b.Run, w, b.dir, address, 0)
@@ -106,9 +105,7 @@ func (b *gateway) measureWays(ctx context.Context) {
 func (b *gateway) measurePorts(ctx context.Context) {
 	const url = "http://" + way.Host
 	for _, c := range b.ports {
-		if c.instance != nil {
-			c.await(ctx, c.client, url)
-		}
+		c.await(ctx, c.client, url)
 	}
 	b.InRounds(b.Rounds, func(round int) {
 		for _, direction := range []string{load.Down, load.Up} {

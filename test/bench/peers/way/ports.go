@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	public "github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
 
@@ -23,7 +24,7 @@ import (
 const (
 	PortOurs   = "gateway-tcp"
 	PortFRP    = "frp-tcp"
-	PortDirect = "direct-tcp" // no way: the visitor connects to the App
+	PortDirect = "direct-tcp" // the relay connects to the App by itself, as GatewayDirect does
 )
 
 // appPort is the port of the App's Service. Nothing listens there: the agent leads it to the App.
@@ -31,7 +32,21 @@ const appPort = 80
 
 // ToPorts returns the ways to an App's port, which Place.Local is the address of.
 func ToPorts() []Way {
-	return []Way{{PortOurs, portRelay, portAgent}, {PortFRP, frpRelay, frpPort}}
+	return []Way{
+		{PortDirect, portDirect, func(ctx context.Context, _ Place) { <-ctx.Done() }},
+		{PortOurs, portRelay, portAgent},
+		{PortFRP, frpRelay, frpPort},
+	}
+}
+
+// portDirect copies as the gateway does, without a tunnel.
+func portDirect(ctx context.Context, at Place) {
+	run.Check(limit.Accept(ctx, listen(ctx, at.Public), run.Check, func(visitor net.Conn) func() {
+		return func() {
+			app := run.Must(dialer.DialContext(ctx, "tcp", at.Local))
+			gatewaywire.Relay(ctx, visitor, app, time.Hour, nil, nil)
+		}
+	}))
 }
 
 // Plain returns a client that calls an App at an address without TLS.
