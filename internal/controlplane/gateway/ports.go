@@ -190,10 +190,12 @@ func (g *Gateway) connect(ctx context.Context, asks gatewaywire.Connection, agen
 	}
 	stop := context.AfterFunc(ctx, func() { _ = stream.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
+	var answered net.Conn
 	if err = asks.Request().Write(stream); err == nil {
-		if stream, err = readAnswer(stream); err == nil && stop() {
-			return stream, nil
-		}
+		answered, err = readAnswer(stream)
+	}
+	if err == nil && stop() {
+		return answered, nil
 	}
 	return nil, errors.Join(err, ctx.Err(), stream.Close())
 }
@@ -204,14 +206,14 @@ func readAnswer(stream net.Conn) (net.Conn, error) {
 	reader := bufio.NewReader(bounded)
 	resp, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})
 	if err != nil {
-		return stream, fmt.Errorf("the agent's answer: %w", err)
+		return nil, fmt.Errorf("the agent's answer: %w", err)
 	}
 	_ = resp.Body.Close() // it is empty: what follows is the connection's
 	if word := resp.Header.Get(gatewaywire.HeaderFailed); word != "" {
-		return stream, agentError(word)
+		return nil, agentError(word)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return stream, fmt.Errorf("the agent answered with status %d", resp.StatusCode)
+		return nil, fmt.Errorf("the agent answered with status %d", resp.StatusCode)
 	}
 	return gatewaywire.Resume(stream, reader)
 }
