@@ -213,8 +213,11 @@ func (s *shop) compare(t *testing.T) {
 	upkeep["get pods/portforward"] = true
 	// The cluster lacks the Gateway API, so that it is asked for and not watched: internal/app has
 	// one with it.
-	for _, kind := range []string{"httproutes", "referencegrants"} {
+	for _, kind := range []string{"httproutes", "referencegrants", "gateways", "gatewayclasses"} {
 		upkeep["watch "+kind+".gateway.networking.k8s.io"] = true
+	}
+	for _, kind := range []string{"httproutes", "gateways", "gatewayclasses"} {
+		upkeep["patch "+kind+".gateway.networking.k8s.io/status"] = true
 	}
 	// The checks of a running agent ask what it may do. Kubernetes lets everyone ask
 	// (system:basic-user).

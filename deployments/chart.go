@@ -142,8 +142,9 @@ func limitedRules(documents []string) (string, error) {
 		}
 		for _, rule := range role.Rules {
 			switch {
-			case only(rule, "namespaces", "nodes", "customresourcedefinitions"):
+			case only(rule, "namespaces", "nodes", "customresourcedefinitions", "gatewayclasses"):
 				cluster = appendLimited(cluster, rule, "get", "list", "watch")
+			case only(rule, "gatewayclasses/status"): // an agent that is limited accepts no classes for all
 			case only(rule, "rolebindings", "clusterroles"): // an agent that is limited manages no namespaces
 			case only(rule, "resourcequotas", "limitranges", "networkpolicies"): // nor what bounds them
 				namespace = appendLimited(namespace, rule, "get")

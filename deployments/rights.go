@@ -52,7 +52,15 @@ func onEach(resources []string, verbs ...string) []Right {
 }
 
 // gatewayAPI are the kinds of the Gateway API that lead to routes.
-var gatewayAPI = []string{"httproutes.gateway.networking.k8s.io", "referencegrants.gateway.networking.k8s.io"}
+var gatewayAPI = []string{
+	"httproutes.gateway.networking.k8s.io", "referencegrants.gateway.networking.k8s.io",
+	"gateways.gateway.networking.k8s.io", "gatewayclasses.gateway.networking.k8s.io",
+}
+
+// gatewayStatus are those of them whose status the agent writes.
+var gatewayStatus = []string{
+	"httproutes.gateway.networking.k8s.io/status", "gateways.gateway.networking.k8s.io/status", "gatewayclasses.gateway.networking.k8s.io/status",
+}
 
 const (
 	apps       = "apps.pipeops.io"
@@ -191,7 +199,8 @@ func Upkeeps() []Upkeep {
 		{"commands that wait for an approval, where the policy has them", []Right{own(revisions, "get", "list", "create", "delete")}},
 		{"the key of digests and idempotency keys", []Right{own("secrets", "get", "create")}},
 		{"watching Apps and what they became; reads are answered from that", onEach(watched, "list", "watch")},
-		{"watching HTTPRoutes and what they may lead to, where the cluster has the Gateway API", onEach(gatewayAPI, "list", "watch")},
+		{"watching HTTPRoutes, what they may lead to and their Gateways, where the cluster has the Gateway API", onEach(gatewayAPI, "list", "watch")},
+		{"the status of GatewayClasses of `pipeops.io/gateway`, of their Gateways, and of the HTTPRoutes that name these", onEach(gatewayStatus, "patch")},
 		{"making what Apps ask for, and putting it back", append(onEach(kinds, "get", "create", "patch", "delete"),
 			on(apps, "get", "update", "patch"), on(apps+"/status", "patch"), on(revisions, "list", "create", "delete"))},
 		{"`restartOn`: what Apps use", []Right{on("secrets", "get"), on("configmaps", "get")}},

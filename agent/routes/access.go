@@ -84,7 +84,7 @@ func publicOf(to access, state controlapi.RoutesState) ingress.Public {
 		})
 	}
 	return ingress.Public{
-		Off: to.off, Fix: to.fix, Domain: state.Gateway, Hosts: hosts, Ports: ports,
+		Off: to.off, Fix: to.fix, Domain: state.Gateway, Address: controlapi.ProofTarget(state.Agent, state.Gateway), Hosts: hosts, Ports: ports,
 		Given: func(k runnerapi.Key) string {
 			return controlapi.GivenHost(k.Name, k.Namespace, state.Agent, state.Gateway)
 		},

@@ -287,6 +287,7 @@ func (e *Engine) Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppM
 
 // routed signals that routes may have changed.
 func (e *Engine) routed() {
+	e.Router.LookAtGateways()
 	if e.cfg.Routed != nil {
 		e.cfg.Routed()
 	}

@@ -292,8 +292,141 @@ func gatewayAPI(t *testing.T) (crds []*unstructured.Unstructured) {
 			crds = append(crds, crd)
 		}
 	}
-	require.Len(t, crds, 2)
+	require.Len(t, crds, 4)
 	return crds
+}
+
+// objectOf decodes an object of the Gateway API.
+func objectOf(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal([]byte(text), &o.Object))
+	return o
+}
+
+// TestGateway_Status has a GatewayClass of the agent's controller, and one of another.
+func TestGateway_Status(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns, other := ownNamespace(t, env), ownNamespace(t, env)
+	config := limitedTo(env, ns)
+	config.Namespaces = append(config.Namespaces, other)
+	e, _ := startWith(t, config)
+	for _, crd := range gatewayAPI(t) {
+		require.NoError(t, env.Client.Create(t.Context(), crd))
+		t.Cleanup(func() { _ = env.Client.Delete(context.Background(), crd) })
+	}
+	create := func(o *unstructured.Unstructured, namespace string) *unstructured.Unstructured {
+		t.Helper()
+		o.SetNamespace(namespace)
+		eventually(t, "the kind is there", func() bool { return client.IgnoreAlreadyExists(env.Client.Create(t.Context(), o)) == nil })
+		return o
+	}
+	const api = "apiVersion: gateway.networking.k8s.io/v1, "
+	ours := create(objectOf(t, `{`+api+`kind: GatewayClass, metadata: {name: pipeops}, spec: {controllerName: pipeops.io/gateway}}`), "")
+	theirs := create(objectOf(t, `{`+api+`kind: GatewayClass, metadata: {name: others}, spec: {controllerName: example.com/gateway}}`), "")
+	web := create(objectOf(t, `{`+api+`kind: Gateway, metadata: {name: web}, spec: {gatewayClassName: pipeops, listeners: [
+		{name: https, hostname: "*.example.com", port: 443, protocol: HTTPS, tls: {options: {pipeops.io/certificate: gateway}}, allowedRoutes: {namespaces: {from: All}}},
+		{name: near, hostname: "near.example.com", port: 80, protocol: HTTP},
+		{name: odd, port: 8080, protocol: HTTP},
+		{name: tcp, port: 5432, protocol: TCP, allowedRoutes: {kinds: [{kind: TCPRoute}]}}]}}`), ns)
+	foreign := create(objectOf(t, `{`+api+`kind: Gateway, metadata: {name: foreign}, spec: {gatewayClassName: others, listeners: [{name: http, port: 80, protocol: HTTP}]}}`), ns)
+	require.NoError(t, env.Client.Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web", Labels: objectmeta.Labels()}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}))
+	const to = `rules: [{backendRefs: [{name: web, port: 80}]}]`
+	served := create(httpRoute(t, ns, "served", `{parentRefs: [{name: web}, {name: foreign}, {name: web, sectionName: odd}], hostnames: [a.example.com, b.example.org], `+to+`}`), ns)
+	broken := create(httpRoute(t, ns, "broken", `{parentRefs: [{name: web}], hostnames: [c.example.com], rules: [{backendRefs: [{name: none, port: 80}]}]}`), ns)
+	uncarried := create(httpRoute(t, ns, "uncarried", `{parentRefs: [{name: web}], hostnames: [d.example.com], rules: [{filters: [{type: ExtensionRef, extensionRef: {group: a, kind: b, name: c}}]}]}`), ns)
+	far := create(httpRoute(t, other, "far", `{parentRefs: [{name: web, namespace: `+ns+`, sectionName: near}], hostnames: [near.example.com], `+to+`}`), other)
+	elsewhere := create(httpRoute(t, ns, "elsewhere", `{parentRefs: [{name: web}], hostnames: [www.example.org], `+to+`}`), ns)
+	nameless := create(httpRoute(t, ns, "nameless", `{parentRefs: [{name: web, sectionName: https}], `+to+`}`), ns)
+	unattached := create(httpRoute(t, ns, "unattached", `{parentRefs: [{name: foreign}], hostnames: [free.example.org], `+to+`}`), ns)
+
+	read := func(o *unstructured.Unstructured) map[string]any {
+		now := o.DeepCopy()
+		require.NoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), now))
+		status, _, err := unstructured.NestedMap(now.Object, "status")
+		require.NoError(t, err)
+		return status
+	}
+	// said returns conditions as "TYPE=REASON".
+	said := func(conditions any) (all []string) {
+		list, _ := conditions.([]any)
+		for _, c := range list {
+			c := c.(map[string]any)
+			all = append(all, c["type"].(string)+"="+c["reason"].(string))
+		}
+		return all
+	}
+	parentsOf := func(o *unstructured.Unstructured) (all [][]string) {
+		list, _ := read(o)["parents"].([]any)
+		for _, p := range list {
+			all = append(all, said(p.(map[string]any)["conditions"]))
+		}
+		return all
+	}
+	within(t, gatewayAPIPatience, "the class is accepted", func() bool { return slices.Contains(said(read(ours)["conditions"]), "Accepted=Accepted") })
+	within(t, gatewayAPIPatience, "the Gateway waits for an address", func() bool { return slices.Contains(said(read(web)["conditions"]), "Programmed=AddressNotAssigned") })
+	public := publicWith(nil)
+	public.Address = "agent.apps.example.com"
+	require.NoError(t, e.SetPublic(t.Context(), public))
+	within(t, gatewayAPIPatience, "the Gateway is programmed", func() bool { return slices.Contains(said(read(web)["conditions"]), "Programmed=Programmed") })
+	within(t, gatewayAPIPatience, "all are attached", func() bool {
+		return len(parentsOf(nameless)) == 1 && len(parentsOf(served)) == 2 && len(parentsOf(far)) == 1
+	})
+
+	status := read(web)
+	assert.Equal(t, []any{map[string]any{"type": "Hostname", "value": "agent.apps.example.com"}}, status["addresses"])
+	assert.Contains(t, said(status["conditions"]), "Accepted=ListenersNotValid")
+	listeners, _ := status["listeners"].([]any)
+	require.Len(t, listeners, 4)
+	assert.Equal(t, []string{"Accepted=Accepted", "Conflicted=NoConflicts", "ResolvedRefs=ResolvedRefs", "Programmed=Programmed"}, said(listeners[0].(map[string]any)["conditions"]))
+	within(t, gatewayAPIPatience, "attached routes are counted", func() bool {
+		listeners, _ := read(web)["listeners"].([]any)
+		return listeners[0].(map[string]any)["attachedRoutes"] == int64(3) && listeners[1].(map[string]any)["attachedRoutes"] == int64(0)
+	})
+	assert.Contains(t, said(listeners[2].(map[string]any)["conditions"]), "Accepted=PortUnavailable")
+	assert.Contains(t, said(listeners[3].(map[string]any)["conditions"]), "Accepted=UnsupportedProtocol")
+	assert.Contains(t, said(listeners[3].(map[string]any)["conditions"]), "ResolvedRefs=InvalidRouteKinds")
+
+	assert.Equal(t, [][]string{{"Accepted=Accepted", "ResolvedRefs=ResolvedRefs"}, {"Accepted=NoMatchingParent", "ResolvedRefs=ResolvedRefs"}}, parentsOf(served))
+	assert.Equal(t, [][]string{{"Accepted=Accepted", "ResolvedRefs=BackendNotFound"}}, parentsOf(broken))
+	assert.Equal(t, [][]string{{"Accepted=UnsupportedValue", "ResolvedRefs=ResolvedRefs"}}, parentsOf(uncarried))
+	assert.Equal(t, [][]string{{"Accepted=NotAllowedByListeners", "ResolvedRefs=BackendNotFound"}}, parentsOf(far))
+	assert.Equal(t, [][]string{{"Accepted=NoMatchingListenerHostname", "ResolvedRefs=ResolvedRefs"}}, parentsOf(elsewhere))
+	assert.Equal(t, [][]string{{"Accepted=Accepted", "ResolvedRefs=ResolvedRefs"}}, parentsOf(nameless))
+	assert.Empty(t, parentsOf(unattached), "its Gateway is another controller's")
+	assert.NotContains(t, said(read(theirs)["conditions"]), "Accepted=Accepted")
+	assert.NotContains(t, said(read(foreign)["conditions"]), "Accepted=Accepted")
+
+	hosts := map[string]bool{}
+	for _, r := range routesOf(t, e) {
+		hosts[r.Host] = !r.Refused
+	}
+	assert.Equal(t, map[string]bool{
+		"a.example.com": true, "c.example.com": true, "d.example.com": true, "*.example.com": true, "free.example.org": true,
+		"near.example.com": false, "www.example.org": false,
+	}, hosts, "a host that no listener has is not served")
+
+	// What another controller says stays, and nothing is written again.
+	now := served.DeepCopy()
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(served), now))
+	parents, _, _ := unstructured.NestedSlice(now.Object, "status", "parents")
+	parents = append([]any{map[string]any{"parentRef": map[string]any{"name": "foreign"}, "controllerName": "example.com/gateway", "conditions": []any{}}}, parents...)
+	require.NoError(t, unstructured.SetNestedSlice(now.Object, parents, "status", "parents"))
+	require.NoError(t, env.Client.Status().Update(t.Context(), now))
+	require.NoError(t, env.Client.Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "none", Labels: objectmeta.Labels()}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}))
+	within(t, gatewayAPIPatience, "the Service is found", func() bool {
+		return slices.Equal(parentsOf(broken)[0], []string{"Accepted=Accepted", "ResolvedRefs=ResolvedRefs"})
+	})
+	version := now.GetResourceVersion()
+	assert.Len(t, parentsOf(served), 3)
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(served), now))
+	assert.Equal(t, version, now.GetResourceVersion())
+	require.NoError(t, env.Client.Delete(t.Context(), web))
+	within(t, gatewayAPIPatience, "what was said of it is taken back", func() bool { return len(parentsOf(served)) == 1 && len(parentsOf(broken)) == 0 })
 }
 
 // httpRoute returns an HTTPRoute with the agent's label.

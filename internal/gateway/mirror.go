@@ -8,12 +8,13 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 const (
-	// maxMirrored is how many copies of requests one replica has in progress; those beyond are not
-	// sent. maxMirroredBody bounds the body of a request that is copied, and mirrorTimeout how long
+	// maxMirrored is how many copies of requests one replica has in progress, from the first byte of
+	// a body on; those beyond are not sent. maxMirroredBody bounds the body of a request that is copied, and mirrorTimeout how long
 	// a copy may take.
 	maxMirrored     = 64
 	maxMirroredBody = 64 << 10
@@ -45,21 +46,37 @@ func newMirrors() *mirrors {
 	return m
 }
 
-// run runs f unless there is no room for it.
-func (m *mirrors) run(f func(context.Context)) {
+// enter takes a place for a copy, unless there is none.
+func (m *mirrors) enter() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed || m.running >= maxMirrored {
-		return
+		return false
 	}
 	m.running++
+	return true
+}
+
+// leave gives places back.
+func (m *mirrors) leave(places int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.running -= places
+}
+
+// run runs f, and gives its place back after it.
+func (m *mirrors) run(f func(context.Context)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		m.running--
+		return
+	}
 	m.done.Go(func() {
+		defer m.leave(1)
 		ctx, cancel := context.WithTimeout(m.ctx, mirrorTimeout)
 		defer cancel()
 		f(ctx)
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.running--
 	})
 }
 
@@ -75,24 +92,42 @@ func (m *mirrors) close() {
 // mirror copies a request, as a backend is about to get it, to the mirrors of its route. Bodies are
 // copied as the backend reads them, so that it waits for nothing. A connection that is upgraded has
 // no copy.
-func (h *Handler) mirror(out *http.Request, to []Mirror) {
+func (h *Handler) mirror(out *http.Request, all []Mirror) {
 	if out.ContentLength > maxMirroredBody || out.Header.Get("Upgrade") != "" {
 		return
 	}
-	for _, m := range to {
-		if len(m.Addresses) == 0 || rand.IntN(m.Of) >= m.Share { //nolint:gosec // a sample needs no secrecy
-			continue
+	var to []Mirror
+	for _, m := range all {
+		if len(m.Addresses) > 0 && rand.IntN(m.Of) < m.Share && h.mirrors.enter() { //nolint:gosec // a sample needs no secrecy
+			to = append(to, m)
 		}
-		shadow := *out
-		shadow.Header, shadow.Trailer = out.Header.Clone(), nil
-		if out.Body == nil || out.Body == http.NoBody {
-			h.mirrors.run(func(ctx context.Context) { h.shadow(ctx, shadow, m, nil) })
-			continue
-		}
-		out.Body = &copiedBody{ReadCloser: out.Body, whole: func(body []byte) {
-			h.mirrors.run(func(ctx context.Context) { h.shadow(ctx, shadow, m, body) })
-		}}
 	}
+	if len(to) == 0 {
+		return
+	}
+	copied := *out
+	copied.Header, copied.Trailer = out.Header.Clone(), nil
+	send := func(body []byte) {
+		for _, m := range to {
+			h.mirrors.run(func(ctx context.Context) { h.shadow(ctx, copied, m, body) })
+		}
+	}
+	if out.Body == nil || out.Body == http.NoBody {
+		send(nil)
+		return
+	}
+	var settled atomic.Bool // the places are given back, or those of copies that are sent
+	drop := func() {
+		if settled.CompareAndSwap(false, true) {
+			h.mirrors.leave(len(to))
+		}
+	}
+	context.AfterFunc(out.Context(), drop)
+	out.Body = &copiedBody{ReadCloser: out.Body, drop: drop, whole: func(body []byte) {
+		if settled.CompareAndSwap(false, true) {
+			send(body)
+		}
+	}}
 }
 
 // shadow sends a copy of a request to a mirror.
@@ -119,7 +154,8 @@ func (h *Handler) shadow(ctx context.Context, copied http.Request, m Mirror, bod
 // copiedBody is a body that is kept until its end, unless it is large.
 type copiedBody struct {
 	io.ReadCloser
-	whole func([]byte)
+	whole func([]byte) // called with the body once it has ended
+	drop  func()       // called if it is not kept
 	kept  []byte
 	ended bool
 }
@@ -131,6 +167,7 @@ func (b *copiedBody) Read(p []byte) (int, error) {
 	case b.ended:
 	case len(b.kept)+n > maxMirroredBody || err != nil && !errors.Is(err, io.EOF):
 		b.ended, b.kept = true, nil
+		b.drop()
 	default:
 		b.kept = append(b.kept, p[:n]...)
 		if err != nil {

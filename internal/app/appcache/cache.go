@@ -64,6 +64,8 @@ func NewMapper() meta.RESTMapper {
 	m.Add(CRDKind, meta.RESTScopeRoot)
 	add(HTTPRouteKind, meta.RESTScopeNamespace)
 	add(ReferenceGrantKind, meta.RESTScopeNamespace)
+	add(GatewayKind, meta.RESTScopeNamespace)
+	add(GatewayClassKind, meta.RESTScopeRoot)
 	m.AddSpecific(PodMetricsKind, PodMetricsKind.GroupVersion().WithResource("pods"),
 		PodMetricsKind.GroupVersion().WithResource("pod"), meta.RESTScopeNamespace)
 	return m
@@ -76,6 +78,8 @@ var CRDKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v
 // without types: a field that this version does not know is then seen, and not dropped.
 var (
 	HTTPRouteKind      = schema.GroupVersionKind{Group: gatewayAPI, Version: "v1", Kind: "HTTPRoute"}
+	GatewayKind        = schema.GroupVersionKind{Group: gatewayAPI, Version: "v1", Kind: "Gateway"}
+	GatewayClassKind   = schema.GroupVersionKind{Group: gatewayAPI, Version: "v1", Kind: "GatewayClass"}
 	ReferenceGrantKind = schema.GroupVersionKind{Group: gatewayAPI, Version: "v1beta1", Kind: "ReferenceGrant"}
 )
 

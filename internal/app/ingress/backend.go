@@ -19,13 +19,16 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 )
 
+// The reasons of the Gateway API for references that lead nowhere.
+const notFound, notPermitted, invalidKind = "BackendNotFound", "RefNotPermitted", "InvalidKind"
+
 // destination is where a route leads.
 type destination struct {
 	port      int32 // of the Service; 0 if there is none
 	addresses []string
 	http2     bool
 	reason    string // why it has no address
-	missing   bool   // there is no such Service, or it is not to be reached
+	missing   string // the Gateway API's reason, of a Service that does not exist or is not reached
 }
 
 // protocols of a Service's port that are HTTP/2 without TLS (KEP-3726, and what others use).
@@ -38,17 +41,17 @@ func (t *Router) backend(ctx context.Context, namespace string, to *networkingv1
 	err := t.store.Cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: to.Name}, s)
 	switch {
 	case apierrors.IsNotFound(err):
-		return destination{port: to.Port.Number, missing: true, reason: "there is no Service " + to.Name + " with the agent's label"}
+		return destination{port: to.Port.Number, missing: notFound, reason: "there is no Service " + to.Name + " with the agent's label"}
 	case err != nil:
 		return destination{port: to.Port.Number, reason: "the Service " + to.Name + " cannot be read"}
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
-		return destination{port: to.Port.Number, missing: true, reason: "the Service " + to.Name + " is of the type ExternalName, which the public does not reach"}
+		return destination{port: to.Port.Number, missing: notFound, reason: "the Service " + to.Name + " is of the type ExternalName, which the public does not reach"}
 	}
 	i := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
 		return p.Protocol != corev1.ProtocolUDP && (to.Port.Number != 0 && p.Port == to.Port.Number || to.Port.Number == 0 && p.Name == to.Port.Name)
 	})
 	if i < 0 {
-		return destination{port: to.Port.Number, missing: true, reason: "the Service " + to.Name + " has no such port"}
+		return destination{port: to.Port.Number, missing: notFound, reason: "the Service " + to.Name + " has no such port"}
 	}
 	port := s.Spec.Ports[i]
 	found := destination{port: port.Port, http2: slices.Contains(cleartextHTTP2, ptr.Deref(port.AppProtocol, ""))}

@@ -39,7 +39,7 @@ func Uncarried(route *unstructured.Unstructured) string {
 func matchesOf(route *unstructured.Unstructured, compile func(string) (*regexp.Regexp, error)) (matches []httpMatch, reason string) {
 	spec, d := specOf(route), &reader{compile: compile}
 	reason = unknownField("spec", spec, carriedSpec)
-	if len(hostnamesOf(route)) == 0 {
+	if len(hostnamesOf(route)) == 0 && len(objects(spec["parentRefs"])) == 0 {
 		reason = cmp.Or(reason, "spec.hostnames is empty; name the hosts")
 	}
 	for i, rule := range objects(spec["rules"]) {

@@ -54,9 +54,9 @@ func TestHTTPRoute_Matches(t *testing.T) {
 	for path, want := range map[string]bool{"/v1/x": true, "/v12/": true, "/x/v1/x": false, "/v1": false} {
 		assert.Equal(t, want, matches[1].pattern.MatchString(path), path)
 	}
-	router := &Router{}
-	first, second := router.routesOfHTTPRoute(t.Context(), object(t, "shop", `{hostnames: [a], rules: [{matches: [{path: {type: RegularExpression, value: "/a+"}}]}]}`), nil),
-		router.routesOfHTTPRoute(t.Context(), object(t, "shop", `{hostnames: [b], rules: [{matches: [{path: {type: RegularExpression, value: "/a+"}}]}]}`), nil)
+	router := &gatewayAPI{Router: &Router{}}
+	first, second := router.routesAt(t, object(t, "shop", `{hostnames: [a], rules: [{matches: [{path: {type: RegularExpression, value: "/a+"}}]}]}`)),
+		router.routesAt(t, object(t, "shop", `{hostnames: [b], rules: [{matches: [{path: {type: RegularExpression, value: "/a+"}}]}]}`))
 	assert.Same(t, first[0].Pattern, second[0].Pattern, "it is compiled once")
 }
 
@@ -89,6 +89,12 @@ func TestHTTPRoute_RejectsHostile(t *testing.T) {
 		assert.NotEmpty(t, found)
 		assert.LessOrEqual(t, len(found), maxMatches)
 	}
+}
+
+// routesAt returns the routes of an HTTPRoute at its own hosts.
+func (t *gatewayAPI) routesAt(test *testing.T, h *unstructured.Unstructured) []Route {
+	test.Helper()
+	return t.routesOfHTTPRoute(test.Context(), h, hostnamesOf(h), "", nil)
 }
 
 // filtered returns an HTTPRoute whose rule has a field.
@@ -128,11 +134,11 @@ func TestHTTPRoute_Rules(t *testing.T) {
 	matches, reason = matchesOf(filtered(t, `filters: [{type: RequestRedirect, requestRedirect: {scheme: https, hostname: b.example.com, port: 8443, statusCode: 301, path: {type: ReplaceFullPath, replaceFullPath: /}}}]`), compilePattern)
 	require.Empty(t, reason)
 	assert.Equal(t, &gateway.Redirect{Scheme: "https", Host: "b.example.com", Port: 8443, Status: 301, Path: &gateway.PathChange{Value: "/"}}, matches[0].rule.filters.Redirect)
-	routes := (&Router{}).routesOfHTTPRoute(t.Context(), filtered(t, `filters: [{type: RequestRedirect, requestRedirect: {}}]`), nil)
+	routes := (&gatewayAPI{Router: &Router{}}).routesAt(t, filtered(t, `filters: [{type: RequestRedirect, requestRedirect: {}}]`))
 	require.Len(t, routes, 1)
 	assert.True(t, routes[0].Ready && routes[0].Port == 0 && routes[0].Filters.Redirect.Status == 302)
 
-	routes = (&Router{}).routesOfHTTPRoute(t.Context(), filtered(t, `backendRefs: []`), nil)
+	routes = (&gatewayAPI{Router: &Router{}}).routesAt(t, filtered(t, `backendRefs: []`))
 	require.Len(t, routes, 1)
 	assert.True(t, !routes[0].Ready && routes[0].Backends != nil && len(routes[0].Backends) == 0, "its requests get 500, as the Gateway API says")
 }
@@ -251,7 +257,7 @@ func TestHTTPRoute_RejectedAsWhole(t *testing.T) {
 		h := object(t, "shop", `{hostnames: [a.example.com], rules: [`+rules+`]}`)
 		assert.Contains(t, Uncarried(h), reason, rules)
 		assert.Contains(t, Uncarried(h), "HTTPRoute site is not served: ", rules)
-		routes := (&Router{}).routesOfHTTPRoute(t.Context(), h, nil)
+		routes := (&gatewayAPI{Router: &Router{}}).routesAt(t, h)
 		require.NotEmpty(t, routes, rules)
 		for _, r := range routes {
 			assert.Equal(t, "a.example.com", r.Host)

@@ -30,6 +30,8 @@ type Public struct {
 	Off, Fix string
 	// Domain is the gateway's; empty if there is no gateway.
 	Domain string
+	// Address is the name to which the hosts of this agent's routes lead in DNS.
+	Address string
 	// Given returns the host that an App has below the domain.
 	Given func(runnerapi.Key) string
 	// Hosts are the hosts that the control plane knows of this agent.
@@ -56,7 +58,7 @@ func (t *Router) SetPublic(ctx context.Context, has Public) error {
 		}
 	}
 	had := t.public.Swap(&has)
-	if had != nil && had.Domain == has.Domain && had.Off == has.Off && maps.Equal(had.Hosts, has.Hosts) && slices.Equal(had.Ports, has.Ports) {
+	if had != nil && had.Domain == has.Domain && had.Off == has.Off && had.Address == has.Address && maps.Equal(had.Hosts, has.Hosts) && slices.Equal(had.Ports, has.Ports) {
 		return nil
 	}
 	if had == nil || had.Domain != has.Domain || had.Off != has.Off {

@@ -39,7 +39,8 @@ type Route struct {
 	TLS        bool // the Ingress names a certificate for the host
 	// Service is the name of the Service, after its namespace and a slash if that is another one.
 	// Service and Port are empty if the route cannot be carried at all; Reason says why. Refused
-	// reports that the host is given to another App, to which alone requests go.
+	// reports that the host is given to another App, to which alone requests go, or that a Gateway
+	// does not accept the HTTPRoute.
 	Service string
 	Port    int32
 	Ready   bool
@@ -77,6 +78,10 @@ type Route struct {
 	// of equal routes the first counts. They are empty for others.
 	Name  string
 	Order int
+
+	// unresolved is the Gateway API's reason for the first reference of an HTTPRoute that leads
+	// nowhere; empty if all lead to Services.
+	unresolved, unresolvedWhy string
 }
 
 // Router finds where public traffic of Apps goes, and reports whether it arrives.
@@ -90,11 +95,10 @@ type Router struct {
 	passwords   *credentials[htpasswd.File]
 	providers   *credentials[signin.OpenID]
 	tokens      *credentials[signin.Tokens]
-	patterns    patterns
 	public      atomic.Pointer[Public] // nil while nothing is known of the gateway
 	leadsToPods atomic.Bool            // a route leads to a Service without its own address
 
-	httpRoutes, grants *appcache.Optional // of the Gateway API
+	api *gatewayAPI
 	// DirectAddresses are networks whose load balancers count as public.
 	DirectAddresses []netip.Prefix
 	// SignIn is how visitors of Apps sign in. It is set before the Router is used.
@@ -109,7 +113,7 @@ type Router struct {
 func New(kept *appcache.Store, core rest.Interface, optional appcache.Sources, leads func() bool, routed func(), log zerolog.Logger, now func() time.Time) *Router {
 	t := &Router{store: kept, core: core, leads: leads, routed: routed, log: log, now: now}
 	t.passwords, t.providers, t.tokens = users(), t.identityProviders(), serviceTokens()
-	t.readGatewayAPI(optional)
+	t.api = newGatewayAPI(t, optional)
 	return t
 }
 
@@ -145,7 +149,7 @@ func (t *Router) Routes(ctx context.Context) ([]Route, error) {
 			routes = append(routes, t.routesOf(ctx, of, in)...)
 		}
 	}
-	more, err := t.routesOfHTTPRoutes(ctx)
+	more, err := t.api.routes(ctx)
 	if err != nil {
 		return nil, err
 	}
