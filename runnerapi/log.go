@@ -20,6 +20,8 @@ type LogLine struct {
 	Time time.Time `json:"time,omitzero"`
 	Pod  string    `json:"pod"`
 	Line string    `json:"line"`
+	// Request is set in an access log, where Pod is the agent's.
+	Request *AccessEntry `json:"request,omitempty" doc:"Of a line of an access log alone. Its pod is the agent's."`
 }
 
 // Media types of a log.

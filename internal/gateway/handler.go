@@ -25,6 +25,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
+	"github.com/pipeops/pipeops-vm-agent/internal/traffic"
 	"github.com/pipeops/pipeops-vm-agent/internal/unsent"
 )
 
@@ -54,6 +55,8 @@ const (
 type Handler struct {
 	// Endpoints is how the cluster's own load balancer is reached. It is set before Serve.
 	Endpoints Endpoints
+	// Traffic is what is counted of Apps' requests.
+	Traffic *traffic.Counters
 
 	routes   atomic.Pointer[table] // nil until known is closed
 	ports    atomic.Pointer[ports] // likewise
@@ -79,6 +82,7 @@ type Handler struct {
 func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
 	h := &Handler{
 		tracer: tracer, log: log.With().Str("part", "gateway").Logger(), known: make(chan struct{}),
+		Traffic:  traffic.New(nil),
 		requests: limit.NewFairShares(maxRequests, maxRequests), streams: limit.NewFairShares(maxStreams, maxStreams),
 		checks: limit.NewShares(checksTogether, checksEach), waiting: limit.NewShares(maxRequests, checksWaiting),
 		signIns:  limit.NewShares(maxSignIns, signInsEach),
@@ -153,9 +157,30 @@ func (h *Handler) Set(routes []Route) {
 		before = &table{}
 		defer close(h.known)
 	}
-	t := newTable(routes, *before)
+	t := newTable(h.counted(routes), *before)
 	h.setPorts(routes)
 	h.routes.Store(&t)
+}
+
+// counted returns the routes with what counts their requests.
+func (h *Handler) counted(routes []Route) []Route {
+	routes = slices.Clone(routes)
+	var logged []traffic.App
+	for _, r := range routes {
+		if r.AccessLog && r.isCounted() {
+			logged = append(logged, traffic.App{Namespace: r.Namespace, Name: r.App})
+		}
+	}
+	h.Traffic.Logs.Keep(logged)
+	for i := range routes {
+		r := &routes[i]
+		if !r.isCounted() {
+			continue
+		}
+		app := traffic.App{Namespace: r.Namespace, Name: r.App}
+		r.counts, r.log = h.Traffic.Host(traffic.Owner{App: app, Host: strings.ToLower(r.Host)}), h.Traffic.Logs.Of(app)
+	}
+	return routes
 }
 
 // Known reports whether Set was called.
@@ -207,12 +232,6 @@ type target struct {
 	path    string   // in place of the request's; empty for its own
 }
 
-// place is that of a request among what is in progress.
-type place struct {
-	host  string
-	leave func()
-}
-
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.tracer == nil {
@@ -252,18 +271,23 @@ func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 	routes, host, by := h.routes.Load(), hostOf(r), askedBy(r)
 	found := routes.find(host, pathOf(r), &by)
 	route := cmp.Or(found, nowhere)
+	at := entered(route, r)
 	leave, ok := h.requests.Enter(route.Host)
 	if !ok {
-		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Busy, nil)
+		answer := &gatewaywire.Answer{ResponseWriter: w}
+		h.answer(answer, r, http.StatusServiceUnavailable, gatewaywire.Busy, nil)
+		at.ended(answer, r, in)
 		return
 	}
-	at := &place{route.Host, leave}
+	at.leave = leave
 	defer func() { at.leave() }()
 	if r.Header.Get(gatewaywire.HeaderKeyWanted) != "" {
 		h.key(w, r)
 		return
 	}
-	w, body := gatewaywire.Duplex(w, r)
+	answer, body := gatewaywire.Duplex(w, r)
+	defer at.ended(answer, r, in)
+	w = answer
 	if gates := routes.gates(host); len(gates) > 0 && signin.Reserved(pathOf(r)) {
 		h.ownPage(w, r, host, gates)
 		return
@@ -416,18 +440,18 @@ func (h *Handler) own(resp *http.Response) error {
 			f.Response.apply(resp.Header)
 		}
 	}
-	if !gatewaywire.Stays(resp) {
-		return nil
+	at, stays := to.place, gatewaywire.Stays(resp)
+	if stays {
+		leave, ok := h.streams.Enter(at.host)
+		switch {
+		case ok:
+			at.leave()
+			at.leave = leave
+		case resp.StatusCode == http.StatusSwitchingProtocols:
+			return errBusy
+		}
 	}
-	at := to.place
-	leave, ok := h.streams.Enter(at.host)
-	switch {
-	case ok:
-		at.leave()
-		at.leave = leave
-	case resp.StatusCode == http.StatusSwitchingProtocols:
-		return errBusy
-	}
+	at.answered(resp, stays)
 	return nil
 }
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/traffic"
 )
 
 // Route leads from a host and a path to a Service.
@@ -52,10 +54,21 @@ type Route struct {
 	// Idle is how long a connection to the port may have nothing to say; zero is the default.
 	Idle time.Duration
 
-	guard *guard // nil if everyone is let in
+	// Namespace and App own the route. Requests of a route without an App are not counted.
+	Namespace, App string
+	// AccessLog is set of an App whose requests are logged.
+	AccessLog bool
+
+	guard  *guard             // nil if everyone is let in
+	counts *traffic.Host      // nil if requests are not counted
+	log    *traffic.AccessLog // nil if they are not logged
 }
 
 const exact = "Exact"
+
+// isCounted reports whether the route's requests are: those of an App, other than connections to a
+// public port.
+func (r *Route) isCounted() bool { return r.App != "" && r.Protocol == "" }
 
 // table finds routes.
 type table map[string][]Route // by host, the best match first

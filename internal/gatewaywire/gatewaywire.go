@@ -36,6 +36,10 @@ const (
 	ProviderAway = "provider-away"  // the identity provider cannot be used now
 )
 
+// CheckAgent is the User-Agent of the gateway's own requests, by which it finds out whether an App
+// answers. They come from a loopback address.
+const CheckAgent = "pipeops-gateway-check"
+
 // Headers that tell a backend of the visitor who has signed in: HeaderUser the name or the subject,
 // HeaderEmail a verified address, HeaderGroups names with commas between, and HeaderVisitor a
 // statement that the agent has signed.

@@ -20,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/recording"
+	"github.com/pipeops/pipeops-vm-agent/internal/traffic"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
@@ -197,4 +198,29 @@ func TestRecordingStore(t *testing.T) {
 	all, err = store.List(t.Context())
 	require.NoError(t, err)
 	assert.Len(t, all, 1)
+}
+
+// TestTrafficStore shares figures with the agent's own rights, as two replicas would.
+func TestTrafficStore(t *testing.T) {
+	k, err := kube.New(kubetest.ControlPlane(t).Agent, kube.Options{Namespace: kubetest.AgentNamespace})
+	require.NoError(t, err)
+	store := k.TrafficStore()
+	one, two := traffic.NewSharing(traffic.New(nil), store, zerolog.Nop()), traffic.NewSharing(traffic.New(nil), store, zerolog.Nop())
+	web := traffic.Owner{App: traffic.App{Namespace: "production", Name: "web"}, Host: "shop.example.com"}
+	for range 3 {
+		one.Counters.Host(web).Request(time.Now(), 200, "", time.Millisecond, 1, 2)
+		require.NoError(t, one.Share(t.Context()))
+	}
+	two.Counters.Host(web).Request(time.Now(), 500, "", time.Second, 3, 4)
+	all, err := two.All(t.Context())
+	require.NoError(t, err)
+	got := traffic.Report(all, web.App, traffic.Day, time.Now())
+	require.Len(t, got.Hosts, 1)
+	assert.Equal(t, []int64{4, 1, 6, 10}, []int64{got.Hosts[0].Requests, got.Hosts[0].Errors, got.Hosts[0].Received, got.Hosts[0].Sent})
+	shares, err := store.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, shares, 1, "older ones are deleted")
+	assert.Equal(t, int64(3), shares[0].Number)
+	require.NoError(t, store.Delete(t.Context(), shares[0].Process, shares[0].Number))
+	require.NoError(t, store.Delete(t.Context(), shares[0].Process, shares[0].Number))
 }

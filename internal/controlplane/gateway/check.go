@@ -29,7 +29,7 @@ func (g *Gateway) Check(ctx context.Context, host, path string) error {
 		return err
 	}
 	r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), "127.0.0.1:0"
-	r.Header.Set("User-Agent", "pipeops-gateway-check")
+	r.Header.Set("User-Agent", gatewaywire.CheckAgent)
 	v := newVisit(r)
 	g.checked(v, r)
 	switch v.failed {

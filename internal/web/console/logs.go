@@ -9,6 +9,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/operatorapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/internal/web/apppage"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -37,7 +38,7 @@ func (p *appPages) logs(w http.ResponseWriter, r *http.Request) error {
 // readLines reads the end of a log.
 func (p *appPages) readLines(ctx context.Context, key operatorapi.AppKey, of web.LogView, emit func(web.Line) error) error {
 	opts := runnerapi.LogOptions{Tail: of.Tail, Previous: of.Previous}
-	return p.opts.Logs(ctx, operatorapi.AppLog{AppKey: key, LogOptions: opts}, func(l runnerapi.LogLine) error { return emit(web.Line(l)) })
+	return p.opts.Logs(ctx, operatorapi.AppLog{AppKey: key, LogOptions: opts}, func(l runnerapi.LogLine) error { return emit(apppage.LineOf(l)) })
 }
 
 // downloadLog sends the end of a log as a file.
@@ -70,10 +71,10 @@ func (p *appPages) logsLive(w http.ResponseWriter, r *http.Request) error {
 	opts.Tail, opts.Since = web.LinesAfter(last, p.opts.Now(), of.Tail)
 	return stream.Lines(ctx, func(ctx context.Context, emit func(web.Line) error) error {
 		return p.opts.Logs(ctx, operatorapi.AppLog{AppKey: key, LogOptions: opts}, func(l runnerapi.LogLine) error {
-			if !l.Time.After(last) || !of.Matches(web.Line(l)) { // Kubernetes begins at a whole second
+			if !l.Time.After(last) || !of.Matches(apppage.LineOf(l)) { // Kubernetes begins at a whole second
 				return nil
 			}
-			return emit(web.Line(l))
+			return emit(apppage.LineOf(l))
 		})
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
+	"github.com/pipeops/pipeops-vm-agent/internal/web/apppage"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -38,7 +39,7 @@ func (d *appPages) readLog(r *http.Request) func(context.Context) (web.LogPage, 
 // readLines reads the end of a log.
 func (d *appPages) readLines(ctx context.Context, key runnerapi.Key, of web.LogView, emit func(web.Line) error) error {
 	return d.cluster.logs.Logs(ctx, key, runnerapi.LogOptions{Tail: of.Tail, Previous: of.Previous}, func(l runnerapi.LogLine) error {
-		return emit(web.Line(l))
+		return emit(apppage.LineOf(l))
 	})
 }
 
@@ -71,10 +72,10 @@ func (d *appPages) logsLive(w http.ResponseWriter, r *http.Request) error {
 	opts.Tail, opts.Since = web.LinesAfter(last, d.opts.Now(), of.Tail)
 	return stream.Lines(ctx, func(ctx context.Context, emit func(web.Line) error) error {
 		return d.cluster.logs.Logs(ctx, key, opts, func(l runnerapi.LogLine) error {
-			if !l.Time.After(last) || !of.Matches(web.Line(l)) { // Kubernetes begins at a whole second
+			if !l.Time.After(last) || !of.Matches(apppage.LineOf(l)) { // Kubernetes begins at a whole second
 				return nil
 			}
-			return emit(web.Line(l))
+			return emit(apppage.LineOf(l))
 		})
 	})
 }
