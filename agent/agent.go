@@ -36,6 +36,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/render/cage"
 	"github.com/pipeops/pipeops-vm-agent/internal/sdnotify"
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
+	"github.com/pipeops/pipeops-vm-agent/internal/traffic"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/transport"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -151,7 +152,7 @@ func New(opts Options) (*Agent, error) {
 	}
 	a.audit = audit.New(AuditStore(opts.Config, k), a.replica, opts.Log)
 	a.recorder = recording.New(RecordingStore(opts.Config, k))
-	a.routes = routes.New(routes.Config{Enabled: opts.Config.EnableIngressSync, Policy: owner, Public: a.public, Log: a.log})
+	a.routes = routes.New(routes.Config{Enabled: opts.Config.EnableIngressSync, Policy: owner, Public: a.public, Log: a.log, Replica: a.replica, Traffic: traffic.NewSharing(a.public.Traffic, k.TrafficStore(), a.log)})
 	a.compose(seen)
 	a.instruments.registry.MustRegister(a.readNumbers())
 	a.health.ask("kubernetes", seen.state)
@@ -271,6 +272,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error { return a.tunnels.watch(life, tun, engine) })
 	parts.Go(func() error { return a.checkup.run(life, engine.Leads) })
 	parts.Go(func() error { return a.heartbeats.run(life, control, tun, engine, sources) })
+	parts.Go(func() error { return a.routes.Traffic.Run(life) })
 	parts.Go(func() error { return a.routes.Run(life, control, tun, engine) })
 	parts.Go(func() error { return a.renewal.run(life, control) })
 	parts.Go(func() error { return a.updates.run(ctx, relaunch) })

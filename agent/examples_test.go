@@ -71,7 +71,7 @@ kind: ConfigMap
 metadata: {namespace: ` + kubetest.AgentNamespace + `, name: pipeops-policy}
 data:
   policy.yaml: |
-    rules: [{name: all, commands: ["*", exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api,
+    rules: [{name: all, commands: ["*", exec-app, get-app-access-log, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api,
         put-release, rollback-release, delete-release, put-build, put-source, approve-preview, approve-promotion], kinds: ["*"], hosts: ["*"], annotations: ["*"], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]
 `} {
 		s.env.Apply(t, manifest)

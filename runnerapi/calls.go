@@ -176,6 +176,12 @@ func Calls() []Call {
 			"GET", appRoute + "/metrics/history", "get-app-metrics-history", Reads, []string{"Monitoring().MetricsHistory"}, "metrics", read, "",
 			"pipeops-runner metrics shop web --since 24h",
 		}, {
+			"GET", appRoute + "/traffic", "get-app-traffic", Reads, []string{"Routes().Traffic"}, "traffic", read, "",
+			"pipeops-runner traffic shop web",
+		}, {
+			"GET", appRoute + "/access-log", AccessLogCall, Named, []string{"Routes().AccessLog"}, "access-log", read, "",
+			"pipeops-runner access-log shop web --since 10m",
+		}, {
 			"PUT", releaseRoute, "put-release", Named, []string{"Releases().Deploy"}, "helm deploy", same,
 			`{"chart":{"archive":"` + exampleChart + `"},"values":{"greeting":"hello"}}`,
 			"pipeops-runner helm deploy shop guide --chart ./guide --set greeting=hello",
@@ -358,6 +364,10 @@ const KubernetesPath = "/v1/kubernetes/{path}"
 
 // OtherCall stands for requests that are not calls of a Runner: probes, and unknown paths.
 const OtherCall = "other"
+
+// AccessLogCall is the ID of the call that reads an App's access log. The agent keeps one while a
+// policy names the call.
+const AccessLogCall = "get-app-access-log"
 
 // ExecCall is the ID of the call that runs a command in a container.
 const ExecCall = "exec-app"

@@ -32,26 +32,42 @@ const askTimeout = 5 * time.Second
 // List implements backend.Routes. The control plane is asked each time: only the
 // replica that leads follows what it does.
 func (l List) List(ctx context.Context) ([]runnerapi.Route, error) {
-	routes, err := l.engine.Routes(ctx)
+	routes, state, unknown, err := l.known(ctx)
 	if err != nil {
 		return nil, err
-	}
-	limited, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	state, err := l.control.Routes(limited)
-	if err != nil {
-		l.registrar.Log.Debug().Err(err).Msg("the control plane did not report which routes it serves")
 	}
 	to, _ := l.registrar.publicAccess()
 	list := make([]runnerapi.Route, len(routes))
 	for i, r := range routes {
 		if r.Protocol != "" {
-			list[i] = portOf(r, to, state, err)
+			list[i] = portOf(r, to, state, unknown)
 			continue
 		}
-		list[i] = routeOf(r, to, state, err)
+		list[i] = routeOf(r, to, state, unknown)
 	}
 	return list, nil
+}
+
+// known returns the routes, and what the control plane serves of them. unknown is why it did not
+// say.
+func (l List) known(ctx context.Context) (routes []ingress.Route, state controlapi.RoutesState, unknown, err error) {
+	if routes, err = l.engine.Routes(ctx); err != nil {
+		return nil, state, nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if state, unknown = l.control.Routes(limited); unknown != nil {
+		l.registrar.Log.Debug().Err(unknown).Msg("the control plane did not report which routes it serves")
+	}
+	return routes, state, unknown, nil
+}
+
+// modeOf returns how requests come to a host that the control plane knows.
+func modeOf(h controlapi.HostStatus) runnerapi.RouteMode {
+	if h.Mode == controlapi.ModeDirect {
+		return runnerapi.RouteDirect
+	}
+	return runnerapi.RouteTunnel
 }
 
 // routeOf returns a route as Runners see it. unknown is why the state is not known.
@@ -63,8 +79,8 @@ func routeOf(r ingress.Route, to access, state controlapi.RoutesState, unknown e
 	}
 	host, known := hostStatus(state, r.Host)
 	out.Proof, out.Certificate = host.Proof, runnerapi.CertificateState(host.Certificate)
-	if known && host.Mode == controlapi.ModeDirect {
-		out.Mode = runnerapi.RouteDirect
+	if known {
+		out.Mode = modeOf(host)
 	}
 	out.ModeReason = printable.Text(host.ModeReason)
 	for _, record := range controlapi.Proofs(state.Agent, r.Host, state.Gateway) {

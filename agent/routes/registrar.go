@@ -21,7 +21,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/traffic"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -47,7 +49,10 @@ type Config struct {
 	Policy  *policy.Policy
 	// Public passes public requests to Services.
 	Public *gateway.Handler
-	Log    zerolog.Logger
+	// Traffic is what Public has counted, with what other replicas have.
+	Traffic *traffic.Sharing
+	Replica string
+	Log     zerolog.Logger
 }
 
 // Registrar registers the routes of an agent at its control plane.
@@ -223,7 +228,11 @@ func (r *Registrar) serve(ctx context.Context, engine *app.Engine, to access, th
 	}
 	theirs.secrets = slices.ContainsFunc(routes, func(r ingress.Route) bool { return len(r.Secrets) > 0 })
 	if theirs.met || to.closed() || r.Public.Known() { // else the hosts below the gateway's domain are not known yet
-		r.Public.Set(backendsOf(routes))
+		backends := backendsOf(routes)
+		for i := range backends {
+			backends[i].AccessLog = r.Policy.Names(runnerapi.AccessLogCall, backends[i].Namespace)
+		}
+		r.Public.Set(backends)
 	}
 	return routes, nil
 }
@@ -231,15 +240,16 @@ func (r *Registrar) serve(ctx context.Context, engine *app.Engine, to access, th
 // backendsOf returns where the routes lead.
 func backendsOf(routes []ingress.Route) []gateway.Route {
 	backends := make([]gateway.Route, 0, len(routes))
-	for _, r := range routes {
-		if r.Refused {
+	for _, to := range routes {
+		if to.Refused {
 			continue
 		}
 		backends = append(backends, gateway.Route{
-			Host: r.Host, Path: r.Path, PathType: r.PathType, Pattern: r.Pattern, Conditions: r.Conditions,
-			Addresses: r.Addresses, Endpoint: r.Endpoint, HTTP2: r.HTTP2, Created: r.Created, Name: r.Name, Order: r.Order, Within: r.Within, Visitors: r.Visitors,
-			Backends: r.Backends, Filters: r.Filters, Limited: r.Limited,
-			Protocol: r.Protocol, Port: r.Port, Proxied: r.Proxied, Idle: r.Idle,
+			Host: to.Host, Path: to.Path, PathType: to.PathType, Pattern: to.Pattern, Conditions: to.Conditions,
+			Addresses: to.Addresses, Endpoint: to.Endpoint, HTTP2: to.HTTP2, Created: to.Created, Name: to.Name, Order: to.Order, Within: to.Within, Visitors: to.Visitors,
+			Backends: to.Backends, Filters: to.Filters, Limited: to.Limited,
+			Protocol: to.Protocol, Port: to.Port, Proxied: to.Proxied, Idle: to.Idle,
+			Namespace: to.App.Namespace, App: to.App.Name,
 		})
 	}
 	return backends

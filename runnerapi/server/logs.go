@@ -31,19 +31,25 @@ type streamOutput struct {
 }
 
 func (in *logsInput) options() (runnerapi.LogOptions, error) {
+	opts, err := lineOptions(in.Lines)
+	if err == nil && in.Follow && in.Previous {
+		err = problem.Errorf(problem.Invalid, "leave out one of the two", "a run that is over cannot be followed").WithField("query.previous")
+	}
+	opts.Previous, opts.Container = in.Previous, in.Container
+	return opts, err
+}
+
+// lineOptions returns what every log takes.
+func lineOptions(in params.Lines) (runnerapi.LogOptions, error) {
 	since, err := parseSince(in.Since, time.Now())
 	if err != nil {
 		return runnerapi.LogOptions{}, problem.Errorf(problem.Invalid, "give a duration such as 10m or a time in RFC 3339",
 			"%v", err).WithField("query.since")
 	}
-	if in.Follow && in.Previous {
-		return runnerapi.LogOptions{}, problem.Errorf(problem.Invalid, "leave out one of the two",
-			"a run that is over cannot be followed").WithField("query.previous")
-	}
 	if !utf8.ValidString(in.Grep) {
 		return runnerapi.LogOptions{}, problem.Errorf(problem.Invalid, "give text in UTF-8", "grep is not a text in UTF-8").WithField("query.grep")
 	}
-	return runnerapi.LogOptions{Follow: in.Follow, Tail: in.Tail, Since: since, Previous: in.Previous, Container: in.Container, Grep: in.Grep}, nil
+	return runnerapi.LogOptions{Follow: in.Follow, Tail: in.Tail, Since: since, Grep: in.Grep}, nil
 }
 
 // logCalls are the calls about the logs of Apps.

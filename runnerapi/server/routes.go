@@ -22,6 +22,7 @@ func (s *routeCalls) routes() {
 	register(s.calls, operation("list-routes", "Cluster", "List the public routes",
 		"The hosts and paths at which the public reaches what the agent manages, through the control plane's gateway: "+
 			"whether each is served, and why not. See docs/operator/gateway.md.", 0), s.listRoutes)
+	s.traffic()
 }
 
 func (s *routeCalls) listRoutes(ctx context.Context, in *struct{ params.Page }) (*routeListOutput, error) {

@@ -297,7 +297,7 @@ var (
 func (s *shell) allow(t *testing.T) {
 	t.Helper()
 	policyBecomes(t, "active", map[string]string{
-		"policy.yaml": "rules: [{name: all, commands: ['*', adopt-app, exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api,\n" +
+		"policy.yaml": "rules: [{name: all, commands: ['*', adopt-app, exec-app, get-app-access-log, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api,\n" +
 			"  put-release, rollback-release, delete-release, put-build, put-source, approve-preview, approve-promotion], kinds: ['*'], annotations: [greeting], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]",
 	})
 	grant(t, "node-rights.yaml")

@@ -115,9 +115,9 @@ var meant = map[string][]string{
 // addGroups adds the commands in the groups of the help.
 func addGroups(a *cmdutil.CLI, root *cobra.Command) {
 	cli.AddGroup(root, "Apps:",
-		apps.NewApps(a), apps.NewDelete(a), apps.NewDeploy(a), apps.NewHost(a), apps.NewLogs(a), apps.NewMetrics(a), apps.NewOperation(a),
+		apps.NewAccessLog(a), apps.NewApps(a), apps.NewDelete(a), apps.NewDeploy(a), apps.NewHost(a), apps.NewLogs(a), apps.NewMetrics(a), apps.NewOperation(a),
 		apps.NewPause(a), apps.NewRestart(a), apps.NewResume(a), apps.NewRevisions(a), apps.NewRollback(a), apps.NewScale(a),
-		apps.NewStatus(a), pods.NewCopy(a), pods.NewExec(a), pods.NewPortForward(a))
+		apps.NewStatus(a), apps.NewTraffic(a), pods.NewCopy(a), pods.NewExec(a), pods.NewPortForward(a))
 	cli.AddGroup(root, "Jobs, manifests, charts and Git:",
 		jobs.NewJob(a), jobs.NewPipeline(a), manifests.NewApply(a), manifests.NewSet(a), releases.NewRelease(a),
 		sources.NewSource(a), sources.NewBuild(a))

@@ -93,15 +93,25 @@ func (w Wait) Duration() (time.Duration, error) {
 	return d, nil
 }
 
-// Logs is what selects the lines of a log.
+// Lines is what selects the lines of any log.
+type Lines struct {
+	Follow bool   `query:"follow" doc:"Go on with new lines until the caller hangs up."`
+	Tail   int    `query:"tail" default:"-1" minimum:"-1" maximum:"1000000" doc:"Last lines of each pod; -1 for all."`
+	Since  string `query:"since" maxLength:"40" doc:"No lines older than this: a duration, or a time (RFC 3339)." example:"10m"`
+	Grep   string `query:"grep" maxLength:"256" doc:"Only lines that contain this text, as it is: no regular expression." example:"timeout"`
+	Accept string `header:"Accept" hidden:"true" doc:"text/plain for the bare lines."`
+}
+
+// Logs is what selects the lines of containers.
 type Logs struct {
-	Follow    bool   `query:"follow" doc:"Go on with new lines until the caller hangs up."`
-	Tail      int    `query:"tail" default:"-1" minimum:"-1" maximum:"1000000" doc:"Last lines of each pod; -1 for all."`
-	Since     string `query:"since" maxLength:"40" doc:"No lines older than this: a duration, or a time (RFC 3339)." example:"10m"`
+	Lines
 	Previous  bool   `query:"previous" doc:"Of the run before the last restart."`
 	Container string `query:"container" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Container; the App's own when absent."`
-	Grep      string `query:"grep" maxLength:"256" doc:"Only lines that contain this text, as it is: no regular expression." example:"timeout"`
-	Accept    string `header:"Accept" hidden:"true" doc:"text/plain for the bare lines."`
+}
+
+// Traffic is what selects the figures of public requests.
+type Traffic struct {
+	Since string `query:"since" default:"1h" enum:"1h,24h" doc:"How far back: an hour in minutes, or a day in hours."`
 }
 
 // Operation is the path of an operation.

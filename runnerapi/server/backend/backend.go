@@ -154,10 +154,15 @@ type Manifests interface {
 	Delete(ctx context.Context, set runnerapi.Key, opts runnerapi.ApplyOptions) (runnerapi.ApplyResult, error)
 }
 
-// Routes is what the server needs for the call about public routes.
+// Routes is what the server needs for the calls about public routes, and about who came by them.
 type Routes interface {
 	// List returns the public routes of all namespaces, in a stable order.
 	List(ctx context.Context) ([]runnerapi.Route, error)
+	// Traffic returns what visitors of an App requested.
+	Traffic(ctx context.Context, key runnerapi.Key, opts runnerapi.TrafficOptions) (runnerapi.Traffic, error)
+	// AccessLog calls emit for each of the last requests of visitors. It ends after the last one
+	// or, with Follow, once ctx ends.
+	AccessLog(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error
 }
 
 // Nodes is what the server needs for the calls about nodes, and about how a machine becomes one.

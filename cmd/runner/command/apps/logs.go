@@ -57,13 +57,18 @@ for up to 30 days, if the cluster has Loki: ` + "`pipeops-agent component instal
 
 // Flags adds the flags of commands that read a log.
 func (c *LogsCommand) Flags(cmd *cobra.Command, follow string) {
+	c.lineFlags(cmd, follow)
+	cmd.Flags().StringVarP(&c.Opts.Container, "container", "c", "", "container (default: the App's own)")
+}
+
+// lineFlags adds the flags that every log has.
+func (c *LogsCommand) lineFlags(cmd *cobra.Command, follow string) {
 	f := cmd.Flags()
 	cmdutil.NamespaceFlag(cmd, &c.Namespace)
 	f.BoolVarP(&c.Opts.Follow, "follow", "f", false, follow)
 	f.IntVar(&c.Opts.Tail, "tail", -1, "number of last lines of each pod; -1 for all")
 	cli.DurationVar(f, &c.Opts.Since, "since", 0, "print only lines newer than this, e.g. 10m")
 	f.StringVar(&c.Opts.Grep, "grep", "", "print only lines that contain this text; no regular expression")
-	f.StringVarP(&c.Opts.Container, "container", "c", "", "container (default: the App's own)")
 	f.BoolVar(&c.prefix, "prefix", false, "put the pod's name before each line")
 	f.BoolVar(&c.timestamps, "timestamps", false, "put the time before each line")
 	c.out.Add(cmd)
