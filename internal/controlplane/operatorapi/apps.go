@@ -162,6 +162,7 @@ type AppDetail struct {
 	Runner    string               `json:"runner" doc:"The Runner as which the operator acts."`
 	AgentName string               `json:"agentName"`
 	Revisions []runnerapi.Revision `json:"revisions" nullable:"false" doc:"The newest first."`
+	Traffic   *runnerapi.Traffic   `json:"traffic,omitempty" doc:"What visitors requested in the last hour. Absent for an App without a public host, or if the customer's policy hides it."`
 }
 
 // writing returns how a command is sent: a dry run stays one.
@@ -178,6 +179,11 @@ func getApp(ctx context.Context, a *administration.Admin, in *GetAppInput) (AppD
 			return d, err
 		}
 		slices.SortFunc(d.Revisions, func(x, y runnerapi.Revision) int { return int(y.Revision - x.Revision) })
+		if d.Spec.Ingress != nil {
+			if t, err := c.Routes().Traffic(ctx, in.key(), runnerapi.TrafficOptions{}); err == nil { // the page is of use without it
+				d.Traffic = &t
+			}
+		}
 		agent, err := a.Agents.Get(ctx, in.Agent, 0)
 		if err != nil {
 			return d, err

@@ -23,7 +23,8 @@ type Data struct {
 	Runner    string // as which the operator acts; empty for the owner
 	Unread    []*problem.Error
 	Revisions []runnerapi.Revision
-	Inside    *Inside // nil for a site that does not read the cluster
+	Visitors  *Visitors // nil for an App without a public host
+	Inside    *Inside   // nil for a site that does not read the cluster
 }
 
 // NextRun returns when a CronJob runs next; the zero time if it does not.

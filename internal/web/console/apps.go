@@ -72,6 +72,9 @@ func appPage(key operatorapi.AppKey, found operatorapi.AppDetail) apppage.Data {
 		Rollback: web.Link{Path: belowApp(key, "/rollback") + "&revision=", Text: "Roll back", Needs: operatorapi.RollbackApp.ID},
 		Actions:  []web.Link{{Path: agentPath(key.Agent) + "/deploy?" + appQuery(key), Text: "Change", Needs: operatorapi.DeployApp.ID}},
 	}
+	if found.Traffic != nil {
+		shown.Visitors = apppage.VisitorsOf(*found.Traffic)
+	}
 	shown.Add(func(name, text string) web.Link {
 		at := belowApp(key, "/"+name)
 		if name == "scale" {

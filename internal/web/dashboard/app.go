@@ -7,10 +7,12 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/traffic"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/apppage"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -53,9 +55,11 @@ func (d *appPages) readApp(key runnerapi.Key, query url.Values) func(context.Con
 		addPods(inside, pods)
 		warnings, warningsErr := d.warnings(ctx, key.Namespace, pods)
 		inside.Warnings = warnings
+		visitors, visitorsErr := d.visitors(ctx, a.Wire())
+		shown.Visitors = visitors
 		lines, linesErr := d.lastLines(ctx, key, len(pods) > 0)
 		inside.Lines = lines
-		for _, p := range []*problem.Error{unread(podsErr, "reading pods"), unread(warningsErr, "reading events"), unread(d.addRevisions(ctx, a, &shown), "reading revisions"), unread(linesErr, "reading the log")} {
+		for _, p := range []*problem.Error{unread(podsErr, "reading pods"), unread(warningsErr, "reading events"), unread(d.addRevisions(ctx, a, &shown), "reading revisions"), unread(linesErr, "reading the log"), unread(visitorsErr, "reading what visitors requested")} {
 			if p != nil {
 				shown.Unread = append(shown.Unread, p)
 			}
@@ -63,6 +67,19 @@ func (d *appPages) readApp(key runnerapi.Key, query url.Values) func(context.Con
 		reading.Wait()
 		return shown, nil
 	}
+}
+
+// visitors returns what visitors of an App requested, by what the agent shares once a minute.
+func (d *appPages) visitors(ctx context.Context, a runnerapi.App) (*apppage.Visitors, error) {
+	if a.Spec.Ingress == nil || d.cluster.shares == nil {
+		return nil, nil //nolint:nilnil // it has no visitors
+	}
+	all, err := d.cluster.shares(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	return apppage.VisitorsOf(traffic.Report(traffic.Read(all, now, d.opts.Log), traffic.App{Namespace: a.Namespace, Name: a.Name}, traffic.Hour, now)), nil
 }
 
 // appPage returns the page of an App with what can be done with it.

@@ -22,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
+	"github.com/pipeops/pipeops-vm-agent/internal/traffic"
 	"github.com/pipeops/pipeops-vm-agent/internal/wake"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -70,6 +71,8 @@ type cluster struct {
 	readiness func(ctx context.Context, pod *corev1.Pod) (Readiness, error)
 	// metrics returns an App's metrics over time, from the cluster's Prometheus.
 	metrics func(ctx context.Context, key runnerapi.Key, opts runnerapi.HistoryOptions) (runnerapi.MetricsHistory, error)
+	// shares returns what the agent has counted of public requests; nil if nothing reads it.
+	shares func(ctx context.Context) ([]traffic.Share, error)
 	// usage returns what Apps use now, from metrics-server.
 	usage func(ctx context.Context) (map[runnerapi.Key]sizing.AppUse, error)
 }
@@ -103,6 +106,7 @@ func newCluster(opts Options) (*cluster, error) {
 		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
 	}
 	made.metrics = metricsThrough(hc, api, made.store)
+	made.shares = k.TrafficStore().List
 	return made, nil
 }
 
