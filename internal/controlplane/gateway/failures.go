@@ -89,7 +89,7 @@ var (
 var agentFailures = map[string]failure{
 	gatewaywire.Starting: starting, gatewaywire.NoRoute: noRoute, gatewaywire.Ambiguous: ambiguous, gatewaywire.NotReady: notReady, gatewaywire.Unreachable: badGateway,
 	gatewaywire.NoBackend: noBackend,
-	gatewaywire.TimedOut: timedOut, gatewaywire.Busy: busy,
+	gatewaywire.TimedOut:  timedOut, gatewaywire.Busy: busy,
 	gatewaywire.Denied: denied, gatewaywire.Unauthorized: unauthorized, gatewaywire.TooMany: tooMany, gatewaywire.TooLarge: tooLarge,
 	gatewaywire.SignIn: signIn, gatewaywire.SignInFailed: signInFailed, gatewaywire.NotAdmitted: notAdmitted, gatewaywire.ProviderAway: providerAway,
 }

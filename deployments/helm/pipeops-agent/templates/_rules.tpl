@@ -1,6 +1,13 @@
 {{- /* Made by `go generate ./deployments/...` from deployments/agent/rbac.yaml. Do not edit. */ -}}
 {{- define "pipeops-agent.clusterRules" -}}
 - apiGroups:
+  - gateway.networking.k8s.io
+  resources:
+  - gatewayclasses
+  verbs:
+  - list
+  - watch
+- apiGroups:
   - apiextensions.k8s.io
   resourceNames:
   - apps.pipeops.io
@@ -68,9 +75,17 @@
   resources:
   - httproutes
   - referencegrants
+  - gateways
   verbs:
   - list
   - watch
+- apiGroups:
+  - gateway.networking.k8s.io
+  resources:
+  - httproutes/status
+  - gateways/status
+  verbs:
+  - patch
 - apiGroups:
   - networking.k8s.io
   resources:
