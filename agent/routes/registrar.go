@@ -293,8 +293,9 @@ func bounded(routes []ingress.Route) (req controlapi.RoutesRequest, omitted []in
 	return req, omitted, nil
 }
 
-// distinct returns the routes that the control plane can tell apart: it knows nothing of conditions.
-// Of several at one path, the first that is not ready stands for all, or else the first.
+// distinct returns the routes that the control plane can tell apart: it knows nothing of
+// conditions. Of several at one path, the first that is not ready stands for all, or else the
+// first.
 func distinct(routes []ingress.Route) []ingress.Route {
 	type key struct{ host, path, pathType, namespace, app, service string }
 	kept, at := make([]ingress.Route, 0, len(routes)), make(map[key]int, len(routes))
@@ -324,8 +325,8 @@ func inTurns(routes []ingress.Route) []int {
 	return order
 }
 
-// sentRoute returns a route as the control plane has it. A regular expression is a type of path that
-// is the agent's own.
+// sentRoute returns a route as the control plane has it. A regular expression is a type of path
+// that is the agent's own.
 func sentRoute(r ingress.Route) controlapi.Route {
 	path, pathType := r.Path, r.PathType
 	if r.Pattern != nil {

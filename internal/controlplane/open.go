@@ -151,7 +151,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 func (c *ControlPlane) openRegistries() {
 	heartbeats := max(1, int(c.cfg.HeartbeatInterval/time.Second))
 	c.fleet = agents.New(c.store, c.ca.Trust, c.liveness, c.directory, c.clones, agents.Config{
-		Heartbeats: heartbeats, Tunnels: c.peers.Tunnels, Shared: c.peers != nil, Console: c.consoleURL, VisitorSignIn: c.visitorSignIn,
+		Heartbeats: heartbeats, Tunnels: c.peers.Tunnels, Shared: c.peers != nil, Console: c.consoleURL, VisitorSignIn: visitorsOf{c}.page,
 		Audited: func(n int) { c.instruments.audited.Add(float64(n)) }, Log: c.cfg.Log, Now: c.cfg.Now,
 	})
 	c.enrolment = enrolment.New(c.store, c.ca, c.authn, c.directory, enrolment.Config{
@@ -163,5 +163,5 @@ func (c *ControlPlane) openRegistries() {
 		},
 	})
 	c.routes = routes.New(c.store, c.directory, c.cfg.Gateway.Domain, c.cfg.Gateway.TCPPorts, c.cfg.Now)
-	c.visitors = c.newVisitors()
+	c.visitors = newVisitors(c)
 }

@@ -13,18 +13,22 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 )
 
+// visitorsOf is what signs visitors of Apps in needs of a control plane.
+type visitorsOf struct{ *ControlPlane }
+
 // newVisitors returns what signs visitors of Apps in, once it has a provider.
-func (c *ControlPlane) newVisitors() *visitors.Visitors {
+func newVisitors(c *ControlPlane) *visitors.Visitors {
+	of := visitorsOf{c}
 	return visitors.New(visitors.Config{
-		Store: c.store, Agent: c.agentAt, Return: c.visitorReturn, Log: c.cfg.Log, Now: c.cfg.Now,
+		Store: c.store, Agent: of.agent, Return: of.callback, Log: c.cfg.Log, Now: c.cfg.Now,
 		Record: func(ctx context.Context, in visitors.SignIn, err error) {
 			c.operators.RecordVisitor(ctx, in, err) // they are opened later
 		},
 	})
 }
 
-// agentAt returns the agent that serves a host at the gateway; empty for none.
-func (c *ControlPlane) agentAt(host string) string {
+// agent returns the agent that serves a host at the gateway; empty for none.
+func (c visitorsOf) agent(host string) string {
 	found, served := c.public.table.Lookup(host)
 	if !served {
 		return ""
@@ -32,8 +36,8 @@ func (c *ControlPlane) agentAt(host string) string {
 	return found.AgentID // none of the gateway's own host
 }
 
-// visitorReturn returns the address of a host to which a visitor returns.
-func (c *ControlPlane) visitorReturn(host string) string {
+// callback returns the address of a host to which a visitor returns.
+func (c visitorsOf) callback(host string) string {
 	at := url.URL{Scheme: "https", Host: host, Path: gatewaywire.CallbackPath}
 	public := cmp.Or(c.cfg.Gateway.HTTPSPort, defaultHTTPS)
 	if c.listeners.https != nil { // other processes have the gateway
@@ -45,9 +49,9 @@ func (c *ControlPlane) visitorReturn(host string) string {
 	return at.String()
 }
 
-// visitorSignIn returns where visitors of Apps sign in by the operators' identity provider; nil if
+// page returns where visitors of Apps sign in by the operators' identity provider; nil if
 // there is none.
-func (c *ControlPlane) visitorSignIn() *controlapi.VisitorSignIn {
+func (c visitorsOf) page() *controlapi.VisitorSignIn {
 	if !c.cfg.OpenID.Given() || c.public == nil {
 		return nil
 	}

@@ -69,7 +69,7 @@ func (v visit) challenge() string {
 // page is the path at which the visitor signs in.
 func (v visit) page(p *plane) string {
 	p.t.Helper()
-	return strings.TrimPrefix(controlapi.VisitorPage(p.visitorSignIn().Page, v.host, v.state, v.challenge()), p.publicURL())
+	return strings.TrimPrefix(controlapi.VisitorPage(visitorsOf{p.ControlPlane}.page().Page, v.host, v.state, v.challenge()), p.publicURL())
 }
 
 var beginLink = regexp.MustCompile(`href="(/console/visitor/sign-in\?[^"]*)"`)
@@ -123,7 +123,7 @@ func TestVisitor_SignsIn(t *testing.T) {
 	at := b.stopAt(host)
 	status, body := b.get(b.ask(v))
 	require.Equal(t, http.StatusSeeOther, status, body)
-	assert.Equal(t, p.visitorReturn(host), at.Scheme+"://"+at.Host+at.Path)
+	assert.Equal(t, visitorsOf{p.ControlPlane}.callback(host), at.Scheme+"://"+at.Host+at.Path)
 	assert.Equal(t, gatewaywire.CallbackPath, at.Path)
 	assert.Equal(t, v.state, at.Query().Get("state"))
 	assert.Len(t, at.Query(), 2)
@@ -388,8 +388,8 @@ func TestVisitor_SeveralControlPlanes(t *testing.T) {
 	await.Until(t, "the other one serves the host", func() bool { return second.public.serves(host) })
 	b := first.browserFor(provider.Certificate())
 	v := newVisitTo(host)
-	assert.Equal(t, first.visitorSignIn(), second.visitorSignIn())
-	assert.Equal(t, "https://"+host+gatewaywire.CallbackPath, first.visitorReturn(host))
+	assert.Equal(t, visitorsOf{first.ControlPlane}.page(), visitorsOf{second.ControlPlane}.page())
+	assert.Equal(t, "https://"+host+gatewaywire.CallbackPath, visitorsOf{first.ControlPlane}.callback(host))
 	secret := rand.Text()
 	query, err := url.ParseQuery(strings.TrimPrefix(controlapi.VisitorPage("", v.host, v.state, v.challenge()), "?"))
 	require.NoError(t, err)

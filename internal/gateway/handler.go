@@ -72,7 +72,7 @@ type Handler struct {
 	visitors *limit.Shares // connections to ports, by host and address
 	checks   *limit.Shares // of passwords, by host; waiting has also those that wait for one
 	waiting  *limit.Shares
-	signIns  *limit.Shares // calls of identity providers in progress, by host
+	signIns  *signIns
 	mirrors  *mirrors
 	leaving  httpserver.Leaving
 }
@@ -85,10 +85,10 @@ func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
 		Traffic:  traffic.New(nil),
 		requests: limit.NewFairShares(maxRequests, maxRequests), streams: limit.NewFairShares(maxStreams, maxStreams),
 		checks: limit.NewShares(checksTogether, checksEach), waiting: limit.NewShares(maxRequests, checksWaiting),
-		signIns:  limit.NewShares(maxSignIns, signInsEach),
 		mirrors:  newMirrors(),
 		visitors: limit.NewShares(maxStreams, connectionsEach),
 	}
+	h.signIns = newSignIns(h)
 	h.http2 = transport()
 	h.http2.Protocols.SetUnencryptedHTTP2(true)
 	h.proxy = gatewaywire.NewProxy(h.log, "")
@@ -201,8 +201,8 @@ func (h *Handler) await(ctx context.Context) bool {
 	return h.Known()
 }
 
-// Close ends the copies of requests that are in progress, and closes the connections that are not in
-// use.
+// Close ends the copies of requests that are in progress, and closes the connections that are not
+// in use.
 func (h *Handler) Close() {
 	h.mirrors.close()
 	h.http1.Range(func(_, t any) bool {
@@ -289,7 +289,7 @@ func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 	defer at.ended(answer, r, in)
 	w = answer
 	if gates := routes.gates(host); len(gates) > 0 && signin.Reserved(pathOf(r)) {
-		h.ownPage(w, r, host, gates)
+		h.signIns.ownPage(w, r, host, gates)
 		return
 	}
 	raw, query, _ := strings.Cut(gatewaywire.Target(in), "?")
@@ -306,7 +306,7 @@ func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 	}
 	if status, word := h.admit(route.guard, r, route.Host); status != 0 {
 		if word == gatewaywire.SignIn && route.guard.gate.Provider != nil && signin.Navigates(r) {
-			h.beginSignIn(w, r, in, route.guard, host)
+			h.signIns.begin(w, r, in, route.guard, host)
 			return
 		}
 		h.answer(w, r, status, word, nil)

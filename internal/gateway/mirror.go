@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// maxMirrored is how many copies of requests one replica has in progress, from the first byte of
-	// a body on; those beyond are not sent. maxMirroredBody bounds the body of a request that is copied, and mirrorTimeout how long
-	// a copy may take.
+	// maxMirrored is how many copies of requests one replica has in progress, from the first byte
+	// of a body on; those beyond are not sent. maxMirroredBody bounds the body of a request that is
+	// copied, and mirrorTimeout how long a copy may take.
 	maxMirrored     = 64
 	maxMirroredBody = 64 << 10
 	mirrorTimeout   = 10 * time.Second

@@ -48,8 +48,8 @@ func (t table) expressions(host string) (n int) {
 // rules are those on which servers differ. Each server follows some of them, in some order.
 var rules = []func(path string) string{withoutParameters, withSlashes, withoutDots, withoutEmpty}
 
-// maxReadings bounds the readings of one path, in bytes of all. Where regular expressions are looked
-// for in each reading, it is divided by their number.
+// maxReadings bounds the readings of one path, in bytes of all. Where regular expressions are
+// looked for in each reading, it is divided by their number.
 const maxReadings = 512 << 10
 
 // readings returns the paths for which servers may take a path that was sent. complete is false if

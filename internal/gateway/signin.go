@@ -8,6 +8,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/gateway/signin"
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -32,8 +33,16 @@ func (t table) gates(host string) (guards []*guard) {
 	return guards
 }
 
-// admitSignedIn is admit for a route that has visitors sign in.
-func (h *Handler) admitSignedIn(g *guard, r *http.Request, peer netip.Prefix) (status int, word string) {
+// signIns signs visitors of a Handler's routes in.
+type signIns struct {
+	h     *Handler
+	calls *limit.Shares // of identity providers, in progress, by host
+}
+
+func newSignIns(h *Handler) *signIns { return &signIns{h, limit.NewShares(maxSignIns, signInsEach)} }
+
+// admit is the Handler's admit for a route that has visitors sign in.
+func (s *signIns) admit(g *guard, r *http.Request, peer netip.Prefix) (status int, word string) {
 	now := time.Now()
 	if r.Header.Get(signin.HeaderToken) != "" && g.wrong.Wait(peer, now) > 0 {
 		return http.StatusTooManyRequests, gatewaywire.TooMany
@@ -41,7 +50,7 @@ func (h *Handler) admitSignedIn(g *guard, r *http.Request, peer netip.Prefix) (s
 	verdict, err := g.gate.Admit(r, hostOf(r), now)
 	switch {
 	case err != nil:
-		h.log.Error().Err(err).Str("host", r.Host).Msg("failed to sign a statement about a visitor")
+		s.h.log.Error().Err(err).Str("host", r.Host).Msg("failed to sign a statement about a visitor")
 		return http.StatusBadGateway, gatewaywire.Unreachable
 	case verdict == signin.Admitted:
 		return 0, ""
@@ -51,16 +60,16 @@ func (h *Handler) admitSignedIn(g *guard, r *http.Request, peer netip.Prefix) (s
 	return http.StatusUnauthorized, gatewaywire.SignIn
 }
 
-// beginSignIn sends a visitor to the identity provider.
-func (h *Handler) beginSignIn(w http.ResponseWriter, r, in *http.Request, g *guard, host string) {
-	h.atProvider(w, r, g, host, func(ctx context.Context) error { return g.gate.Begin(ctx, w, in, host, time.Now()) })
+// begin sends a visitor to the identity provider.
+func (s *signIns) begin(w http.ResponseWriter, r, in *http.Request, g *guard, host string) {
+	s.atProvider(w, r, g, host, func(ctx context.Context) error { return g.gate.Begin(ctx, w, in, host, time.Now()) })
 }
 
 // atProvider calls an identity provider, and answers the request if that fails.
-func (h *Handler) atProvider(w http.ResponseWriter, r *http.Request, g *guard, host string, call func(context.Context) error) (failed bool) {
-	leave, ok := h.signIns.Enter(host)
+func (s *signIns) atProvider(w http.ResponseWriter, r *http.Request, g *guard, host string, call func(context.Context) error) (failed bool) {
+	leave, ok := s.calls.Enter(host)
 	if !ok {
-		h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Busy, nil)
+		s.h.answer(w, r, http.StatusServiceUnavailable, gatewaywire.Busy, nil)
 		return false
 	}
 	defer leave()
@@ -77,27 +86,27 @@ func (h *Handler) atProvider(w http.ResponseWriter, r *http.Request, g *guard, h
 	case problem.Is(err, problem.Unavailable):
 		status, word = http.StatusServiceUnavailable, gatewaywire.ProviderAway
 	}
-	h.tell(g, host, word, err)
-	h.answer(w, r, status, word, err)
+	s.tell(g, host, word, err)
+	s.h.answer(w, r, status, word, err)
 	return word == gatewaywire.SignInFailed
 }
 
 // tell logs why a sign-in failed, though not each time: visitors cause it.
-func (h *Handler) tell(g *guard, host, word string, err error) {
+func (s *signIns) tell(g *guard, host, word string, err error) {
 	now, told := time.Now().Unix(), g.told.Load()
 	if word != gatewaywire.NotAdmitted && now-told >= int64(toldEvery.Seconds()) && g.told.CompareAndSwap(told, now) {
-		h.log.Warn().Err(err).Str("host", host).Msg("a visitor's sign-in failed")
+		s.h.log.Warn().Err(err).Str("host", host).Msg("a visitor's sign-in failed")
 	}
 }
 
 // ownPage answers what is below the path that the agent has for itself at a host with sign-in.
-func (h *Handler) ownPage(w http.ResponseWriter, r *http.Request, host string, guards []*guard) {
+func (s *signIns) ownPage(w http.ResponseWriter, r *http.Request, host string, guards []*guard) {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch path := r.URL.Path; {
 	case path == signin.CallbackPath && r.Method == http.MethodGet:
-		h.endSignIn(w, r, host, guards)
+		s.end(w, r, host, guards)
 	case path == signin.KeysPath && reads:
-		h.visitorKeys(w, r, host, guards[0])
+		s.keys(w, r, host, guards[0])
 	case path == signin.SignOutPath && (reads || r.Method == http.MethodPost):
 		gates := make([]*signin.Gate, 0, len(guards))
 		for _, g := range guards {
@@ -105,12 +114,12 @@ func (h *Handler) ownPage(w http.ResponseWriter, r *http.Request, host string, g
 		}
 		signin.SignOut(w, host, gates)
 	default:
-		h.answer(w, r, http.StatusNotFound, gatewaywire.NoRoute, nil)
+		s.h.answer(w, r, http.StatusNotFound, gatewaywire.NoRoute, nil)
 	}
 }
 
-// endSignIn signs a visitor in who has returned from the identity provider.
-func (h *Handler) endSignIn(w http.ResponseWriter, r *http.Request, host string, guards []*guard) {
+// end signs a visitor in who has returned from the identity provider.
+func (s *signIns) end(w http.ResponseWriter, r *http.Request, host string, guards []*guard) {
 	for _, g := range guards {
 		back, ok := g.gate.Returned(r, host, time.Now())
 		if !ok {
@@ -121,22 +130,22 @@ func (h *Handler) endSignIn(w http.ResponseWriter, r *http.Request, host string,
 			status, word = http.StatusTooManyRequests, gatewaywire.TooMany
 		}
 		if status != 0 {
-			h.answer(w, r, status, word, nil)
+			s.h.answer(w, r, status, word, nil)
 			return
 		}
-		if h.atProvider(w, r, g, host, func(ctx context.Context) error { return back.Finish(ctx, w, time.Now()) }) {
+		if s.atProvider(w, r, g, host, func(ctx context.Context) error { return back.Finish(ctx, w, time.Now()) }) {
 			g.wrong.Failed(peer, time.Now())
 		}
 		return
 	}
-	h.answer(w, r, http.StatusUnauthorized, gatewaywire.SignInFailed, nil)
+	s.h.answer(w, r, http.StatusUnauthorized, gatewaywire.SignInFailed, nil)
 }
 
-// visitorKeys answers with the keys that verify what Apps are told of visitors.
-func (h *Handler) visitorKeys(w http.ResponseWriter, r *http.Request, host string, g *guard) {
+// keys answers with the keys that verify what Apps are told of visitors.
+func (s *signIns) keys(w http.ResponseWriter, r *http.Request, host string, g *guard) {
 	keys, err := g.gate.Keys(host)
 	if err != nil {
-		h.answer(w, r, http.StatusBadGateway, gatewaywire.Unreachable, err)
+		s.h.answer(w, r, http.StatusBadGateway, gatewaywire.Unreachable, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/jwk-set+json")

@@ -81,7 +81,7 @@ func (h *Handler) admit(g *guard, r *http.Request, host string) (status int, wor
 	case status != 0:
 		return status, word
 	case g.gate != nil:
-		return h.admitSignedIn(g, r, peer)
+		return h.signIns.admit(g, r, peer)
 	case g.Users == nil:
 		return 0, ""
 	}

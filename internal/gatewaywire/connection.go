@@ -22,7 +22,8 @@ const (
 )
 
 // Connection is a visitor's connection to a public port. A public stream begins with it as a
-// request CONNECT (RFC 9110, section 9.3.6); after the answer 200 it carries the connection's bytes.
+// request CONNECT (RFC 9110, section 9.3.6); after the answer 200 it carries the connection's
+// bytes.
 type Connection struct {
 	ID string // in the logs of both ends
 	// Host is the App's below the gateway's domain, and Port the one of its Service. They name a

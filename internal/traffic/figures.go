@@ -7,8 +7,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 )
 
-// reasons are why the agent itself answers a request that a route takes. Each has a count. The order
-// is that of shared figures.
+// reasons are why the agent itself answers a request that a route takes. Each has a count. The
+// order is that of shared figures.
 var reasons = [...]string{
 	gatewaywire.Ambiguous, gatewaywire.NotReady, gatewaywire.Unreachable, gatewaywire.TimedOut, gatewaywire.Busy,
 	gatewaywire.Denied, gatewaywire.Unauthorized, gatewaywire.TooMany, gatewaywire.TooLarge,
@@ -62,8 +62,8 @@ func (f *Figures) add(o *Figures) {
 	f.Received, f.Sent = f.Received+o.Received, f.Sent+o.Sent
 }
 
-// Quantile returns a quantile of the latency, as 0.95. Within a count it is interpolated. It reports
-// false if no backend got a request.
+// Quantile returns a quantile of the latency, as 0.95. Within a count it is interpolated. It
+// reports false if no backend got a request.
 func (f *Figures) Quantile(q float64) (time.Duration, bool) {
 	var all int64
 	for _, n := range f.Latencies {

@@ -27,8 +27,8 @@ PROOF is what lets the agent serve the host. It is given (below the gateway's do
 MODE is how requests come to the cluster: through the agent's tunnel, or direct to its load
 balancer. -o json has the load balancer's address (endpoint), and why it is not used (modeReason).
 
-CONFLICT names another agent that serves the host or the port, or the App of the same agent that had the path
-before.`,
+CONFLICT names another agent that serves the host or the port, or the App of the same agent that had
+the path before.`,
 		Example: "  pipeops-controlplane routes\n  pipeops-controlplane routes shop -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -30,8 +30,9 @@ const (
 	portsPause = 100 * time.Millisecond
 )
 
-// openPorts are the public ports at which the gateway listens.
+// openPorts are the public ports at which a gateway listens.
 type openPorts struct {
+	g      *Gateway
 	due    wake.Signal
 	mu     sync.Mutex
 	open   map[int]*openPort
@@ -45,8 +46,8 @@ type openPort struct {
 	cut      context.CancelFunc // ends its connections
 }
 
-func newOpenPorts() *openPorts {
-	return &openPorts{due: wake.New(), open: map[int]*openPort{}, failed: map[int]error{}}
+func newOpenPorts(g *Gateway) *openPorts {
+	return &openPorts{g: g, due: wake.New(), open: map[int]*openPort{}, failed: map[int]error{}}
 }
 
 // PortFailure returns why the gateway does not listen at a port that an App has; nil if it does, or
@@ -57,120 +58,120 @@ func (g *Gateway) PortFailure(port int) error {
 	return g.ports.failed[port]
 }
 
-// servePorts listens at the ports that Apps have, until the context ends. Connections then have a
+// serve listens at the ports that Apps have, until the context ends. Connections then have a
 // moment to end.
-func (g *Gateway) servePorts(ctx context.Context) error {
-	if g.cfg.Listen == nil {
+func (o *openPorts) serve(ctx context.Context) error {
+	if o.g.cfg.Listen == nil {
 		return nil
 	}
 	var connections sync.WaitGroup
 	life, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
-		for _, open := range g.ports.open {
+		for _, open := range o.open {
 			_ = open.listener.Close()
 		}
-		late := time.AfterFunc(g.cfg.Patience.Leave, cut)
+		late := time.AfterFunc(o.g.cfg.Patience.Leave, cut)
 		connections.Wait()
 		late.Stop()
 		cut()
 	}()
 	for {
-		g.followPorts(ctx, life, &connections)
+		o.follow(ctx, life, &connections)
 		retry.Wait(ctx, portsPause)
-		if !g.ports.due.Wait(ctx) {
+		if !o.due.Wait(ctx) {
 			return nil
 		}
 	}
 }
 
-// followPorts opens the ports that Apps have now, and closes the others. A port that has gone to
+// follow opens the ports that Apps have now, and closes the others. A port that has gone to
 // another App is closed first, with its connections.
-func (g *Gateway) followPorts(ctx, life context.Context, connections *sync.WaitGroup) {
+func (o *openPorts) follow(ctx, life context.Context, connections *sync.WaitGroup) {
 	wanted := map[int]Port{}
-	for _, p := range g.cfg.Table.Ports() {
+	for _, p := range o.g.cfg.Table.Ports() {
 		wanted[p.Number] = p
 	}
-	g.closePorts(wanted)
+	o.closeOthers(wanted)
 	failed := map[int]error{}
 	for number, p := range wanted {
-		if g.ports.open[number] != nil { // this goroutine alone writes it
+		if o.open[number] != nil { // this goroutine alone writes it
 			continue
 		}
-		ln, err := g.cfg.Listen(ctx, number)
+		ln, err := o.g.cfg.Listen(ctx, number)
 		if err != nil {
 			failed[number] = err
-			g.cfg.Log.Error().Err(err).Int("port", number).Msg("failed to listen at an App's public port; retrying")
+			o.g.cfg.Log.Error().Err(err).Int("port", number).Msg("failed to listen at an App's public port; retrying")
 			continue
 		}
-		g.openPort(life, p, ln, connections)
+		o.listen(life, p, ln, connections)
 	}
-	g.ports.mu.Lock()
-	defer g.ports.mu.Unlock()
-	g.ports.failed = failed
-	g.cfg.Metrics.open.Set(float64(len(g.ports.open)))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failed = failed
+	o.g.cfg.Metrics.open.Set(float64(len(o.open)))
 }
 
-// closePorts closes the ports that are not in wanted, and those that another App has there.
-func (g *Gateway) closePorts(wanted map[int]Port) {
-	for number, open := range g.ports.open {
+// closeOthers closes the ports that are not in wanted, and those that another App has there.
+func (o *openPorts) closeOthers(wanted map[int]Port) {
+	for number, open := range o.open {
 		if now, there := wanted[number]; there && now == open.Port {
 			continue
 		}
 		_ = open.listener.Close()
 		open.cut()
-		delete(g.ports.open, number)
+		delete(o.open, number)
 	}
 }
 
-func (g *Gateway) openPort(life context.Context, p Port, ln net.Listener, connections *sync.WaitGroup) {
+func (o *openPorts) listen(life context.Context, p Port, ln net.Listener, connections *sync.WaitGroup) {
 	owned, cut := context.WithCancel(life)
-	g.ports.open[p.Number] = &openPort{p, ln, cut}
+	o.open[p.Number] = &openPort{p, ln, cut}
 	connections.Go(func() {
 		defer cut()
 		_ = limit.Accept(life, ln, func(err error) {
-			g.cfg.Log.Warn().Err(err).Int("port", p.Number).Msg("failed to accept connections at a public port; retrying")
+			o.g.cfg.Log.Warn().Err(err).Int("port", p.Number).Msg("failed to accept connections at a public port; retrying")
 		}, func(conn net.Conn) func() {
-			return func() { g.carry(owned, p, conn) }
+			return func() { o.carry(owned, p, conn) }
 		})
 	})
 }
 
 // carry passes on a connection to a port. A client that gets nowhere has it reset.
-func (g *Gateway) carry(ctx context.Context, p Port, conn net.Conn) {
-	agent := g.cfg.AgentName(p.AgentID)
-	label, began := g.cfg.Metrics.bounded(agent), time.Now()
+func (o *openPorts) carry(ctx context.Context, p Port, conn net.Conn) {
+	agent := o.g.cfg.AgentName(p.AgentID)
+	label, began := o.g.cfg.Metrics.bounded(agent), time.Now()
 	v := &visit{id: rand.Text(), host: &Host{Name: p.Host, AgentID: p.AgentID, Given: true}, client: hostOnly(conn.RemoteAddr().String())}
 	result := "ok"
-	stream, leave, failed := g.openStream(ctx, p, v, conn)
+	stream, leave, failed := o.openStream(ctx, p, v, conn)
 	if failed != nil {
 		result = failed.word
 		_ = (wrapconn.Conn{Conn: conn}).SetLinger(0)
 		_ = conn.Close()
 	}
-	g.cfg.Metrics.connections.WithLabelValues(label, result).Inc()
-	g.cfg.Log.Debug().Str("requestId", v.id).Str("client", v.client).Int("port", p.Number).Str("agent", agent).Str("failed", v.failed).Msg("connection to a public port")
+	o.g.cfg.Metrics.connections.WithLabelValues(label, result).Inc()
+	o.g.cfg.Log.Debug().Str("requestId", v.id).Str("client", v.client).Int("port", p.Number).Str("agent", agent).Str("failed", v.failed).Msg("connection to a public port")
 	if failed != nil {
 		return
 	}
 	defer leave()
 	limit.Settled(conn)
 	counted := func(direction string) func(int) {
-		to := g.cfg.Metrics.carried.WithLabelValues(label, direction)
+		to := o.g.cfg.Metrics.carried.WithLabelValues(label, direction)
 		return func(n int) { to.Add(float64(n)) }
 	}
 	gatewaywire.Relay(ctx, conn, stream, portIdle, counted("in"), counted("out"))
-	g.cfg.Log.Debug().Str("requestId", v.id).Dur("took", time.Since(began)).Msg("connection to a public port ended")
+	o.g.cfg.Log.Debug().Str("requestId", v.id).Dur("took", time.Since(began)).Msg("connection to a public port ended")
 }
 
 // openStream opens a stream to the App behind a port.
-func (g *Gateway) openStream(ctx context.Context, p Port, v *visit, conn net.Conn) (stream net.Conn, leave func(), refused *failure) {
-	leave, refused = g.streams.enter(v)
+func (o *openPorts) openStream(ctx context.Context, p Port, v *visit, conn net.Conn) (stream net.Conn, leave func(), refused *failure) {
+	leave, refused = o.g.streams.enter(v)
 	if refused != nil {
 		return nil, nil, refused
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	stream, err := g.connect(ctx, gatewaywire.Connection{
+	stream, err := o.connect(ctx, gatewaywire.Connection{
 		ID: v.id, Host: p.Host, Port: p.Port, Visitor: addrPort(conn.RemoteAddr()), At: addrPort(conn.LocalAddr()),
 	}, p.AgentID)
 	if err != nil {
@@ -183,8 +184,8 @@ func (g *Gateway) openStream(ctx context.Context, p Port, v *visit, conn net.Con
 }
 
 // connect opens a stream to an agent, and has the agent connect it to an App.
-func (g *Gateway) connect(ctx context.Context, asks gatewaywire.Connection, agentID string) (net.Conn, error) {
-	stream, err := g.dial(ctx, agentID)
+func (o *openPorts) connect(ctx context.Context, asks gatewaywire.Connection, agentID string) (net.Conn, error) {
+	stream, err := o.g.dial(ctx, agentID)
 	if err != nil {
 		return nil, noStreamError{err}
 	}

@@ -103,7 +103,7 @@ type Gateway struct {
 func New(cfg Config) *Gateway {
 	cfg.Limits, cfg.Patience = cfg.Limits.WithDefaults(), cfg.Patience.withDefaults()
 	g := &Gateway{cfg: cfg, requests: newUnderWay(cfg.Limits.Requests), streams: newUnderWay(cfg.Limits.Streams)}
-	g.dial, g.ports = newHolder(cfg.Dial, cfg.Patience.Start).dialAgent, newOpenPorts()
+	g.dial, g.ports = newHolder(cfg.Dial, cfg.Patience.Start).dialAgent, newOpenPorts(g)
 	g.transport = newTransport(g.dial)
 	g.prober = g.newProber()
 	g.proxy = g.newProxy()
@@ -119,7 +119,7 @@ func (g *Gateway) Serve(ctx context.Context, secure, plain net.Listener) error {
 	srv := g.server(g)
 	srv.TLSConfig = recognizable(g.cfg.TLS)
 	group.Go(func() error { return g.probe(ctx) })
-	group.Go(func() error { return g.servePorts(ctx) })
+	group.Go(func() error { return g.ports.serve(ctx) })
 	g.run(ctx, group, srv, secure)
 	if plain != nil {
 		g.run(ctx, group, g.server(g.plain()), plain)

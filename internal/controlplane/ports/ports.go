@@ -131,8 +131,8 @@ func free(open Set, taken map[int]bool) int {
 	return 0
 }
 
-// Follow returns the claims of an agent that wants these now, in place of those that it had. A claim
-// that stays as it was keeps its time and its port.
+// Follow returns the claims of an agent that wants these now, in place of those that it had. A
+// claim that stays as it was keeps its time and its port.
 func Follow(had, wanted []store.PortClaim, now time.Time) []store.PortClaim {
 	type key struct {
 		namespace, app, protocol string

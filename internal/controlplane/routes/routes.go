@@ -35,8 +35,8 @@ type Registry struct {
 	// Reach returns whether visitors of an agent's host get the App's answer, and why not; nil
 	// without a gateway.
 	Reach func(agentID, host string) (state, reason string)
-	// Listens returns why the gateway does not listen at a port that an App has; nil if others serve
-	// the public.
+	// Listens returns why the gateway does not listen at a port that an App has; nil if others
+	// serve the public.
 	Listens func(port int) (reason string)
 }
 

@@ -62,8 +62,8 @@ func routeTable(w io.Writer, routes []runnerapi.Route) {
 	}
 }
 
-// backendText returns where a route leads. A route that the gateway cannot carry, or that redirects,
-// leads nowhere.
+// backendText returns where a route leads. A route that the gateway cannot carry, or that
+// redirects, leads nowhere.
 func backendText(r runnerapi.Route) string {
 	switch {
 	case r.Port == 0 && slices.Contains(r.Filters, "RequestRedirect"):
