@@ -412,7 +412,9 @@ func TestGateway_Status(t *testing.T) {
 	now := served.DeepCopy()
 	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(served), now))
 	parents, _, _ := unstructured.NestedSlice(now.Object, "status", "parents")
-	parents = append([]any{map[string]any{"parentRef": map[string]any{"name": "foreign"}, "controllerName": "example.com/gateway", "conditions": []any{}}}, parents...)
+	parents = append([]any{map[string]any{"parentRef": map[string]any{"name": "foreign"}, "controllerName": "example.com/gateway", "conditions": []any{
+		map[string]any{"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+	}}}, parents...)
 	require.NoError(t, unstructured.SetNestedSlice(now.Object, parents, "status", "parents"))
 	require.NoError(t, env.Client.Status().Update(t.Context(), now))
 	require.NoError(t, env.Client.Create(t.Context(), &corev1.Service{

@@ -192,18 +192,20 @@ func in(t *testing.T, env *kubetest.Env, name string) (*kubetest.Env, *app.Engin
 func limitedTo(env *kubetest.Env, namespaces ...string) app.Config {
 	return app.Config{
 		RESTConfig: env.Agent, Namespace: kubetest.AgentOf(namespaces[0]), Namespaces: namespaces,
-		Stabilization: soon(),
+		Stabilization: soon(), SignIn: signIn(),
 	}
+}
+
+// signIn has the key of sessions.
+func signIn() ingress.SignIn {
+	return ingress.SignIn{Key: func(context.Context) (signin.Key, error) {
+		return signin.KeyOf([]byte("a secret of at least 32 bytes here")), nil
+	}}
 }
 
 // everywhere is an Engine that works in all namespaces. Its test must not run beside others.
 func everywhere(env *kubetest.Env) app.Config {
-	return app.Config{
-		RESTConfig: env.Agent, Namespace: kubetest.AgentNamespace, Stabilization: soon(),
-		SignIn: ingress.SignIn{Key: func(context.Context) (signin.Key, error) {
-			return signin.KeyOf([]byte("a secret of at least 32 bytes here")), nil
-		}},
-	}
+	return app.Config{RESTConfig: env.Agent, Namespace: kubetest.AgentNamespace, Stabilization: soon(), SignIn: signIn()}
 }
 
 // soon is a stabilization that tests can wait for.

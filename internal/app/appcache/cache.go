@@ -64,7 +64,10 @@ func NewMapper() meta.RESTMapper {
 	m.Add(CRDKind, meta.RESTScopeRoot)
 	add(HTTPRouteKind, meta.RESTScopeNamespace)
 	add(ReferenceGrantKind, meta.RESTScopeNamespace)
-	add(GatewayKind, meta.RESTScopeNamespace)
+	for _, suffix := range []string{"", "List"} { // meta would guess gatewaies
+		of := GatewayKind.GroupVersion()
+		m.AddSpecific(of.WithKind(GatewayKind.Kind+suffix), of.WithResource("gateways"), of.WithResource("gateway"), meta.RESTScopeNamespace)
+	}
 	add(GatewayClassKind, meta.RESTScopeRoot)
 	m.AddSpecific(PodMetricsKind, PodMetricsKind.GroupVersion().WithResource("pods"),
 		PodMetricsKind.GroupVersion().WithResource("pod"), meta.RESTScopeNamespace)
