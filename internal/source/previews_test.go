@@ -356,9 +356,8 @@ func TestPreviews_SignIn(t *testing.T) {
 	t.Parallel()
 	p := openPreviews(t, 4)
 	var has, known atomic.Bool
-	p.stop()
 	p.config.SignIn = func() (bool, bool) { return has.Load(), known.Load() }
-	p.start()
+	p.restart()
 	signsIn := func(what string, number int64, want bool) {
 		t.Helper()
 		await.Until(t, what, func() bool {
