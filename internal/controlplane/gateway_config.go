@@ -89,9 +89,6 @@ func (g *GatewayConfig) setDefaults() {
 	if g.Domain == "" {
 		return
 	}
-	if g.DNSServer != "" {
-		g.DNSProvider = cmp.Or(g.DNSProvider, webcerts.RFC2136)
-	}
 	g.HTTPSListen = cmp.Or(g.HTTPSListen, DefaultGatewayHTTPS)
 	g.CA = cmp.Or(g.CA, DefaultGatewayCA)
 }
@@ -154,43 +151,53 @@ func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 }
 
 func (g *GatewayConfig) validateDNS(bad func(format string, args ...any)) {
+	provider := g.dnsProvider()
 	switch {
-	case g.DNSProvider == "" && g.DNSKeyFile != "":
+	case provider == "" && g.DNSKeyFile != "":
 		bad("--gateway-dns-key-file: give --gateway-dns-server or --gateway-dns-provider too")
 		return
-	case g.DNSProvider == "":
+	case provider == "":
 		return
-	case !slices.Contains(webcerts.Providers(), g.DNSProvider):
-		bad("--gateway-dns-provider: %q is none of %s", g.DNSProvider, strings.Join(webcerts.Providers(), ", "))
+	case !slices.Contains(webcerts.Providers(), provider):
+		bad("--gateway-dns-provider: %q is none of %s", provider, strings.Join(webcerts.Providers(), ", "))
 		return
 	case g.CA == GatewayInternal:
 		bad("--gateway-dns-provider: is for an ACME CA; leave it out with --gateway-ca %s", GatewayInternal)
-	case g.DNSKeyFile == "" && g.DNSProvider != webcerts.Route53:
-		bad("--gateway-dns-key-file: is missing; name the file with the key for %s", g.DNSProvider)
+	case g.DNSKeyFile == "" && provider != webcerts.Route53:
+		bad("--gateway-dns-key-file: is missing; name the file with the key for %s", provider)
 		return
 	}
-	g.validateDNSServer(bad)
+	g.validateDNSServer(provider, bad)
 	if err := g.wildcard().Check(); err != nil {
 		bad("--gateway-dns-key-file: %w", err)
 	}
 }
 
-func (g *GatewayConfig) validateDNSServer(bad func(format string, args ...any)) {
+func (g *GatewayConfig) validateDNSServer(provider string, bad func(format string, args ...any)) {
 	_, _, err := net.SplitHostPort(g.DNSServer)
 	switch {
-	case g.DNSProvider != webcerts.RFC2136 && g.DNSServer != "":
-		bad("--gateway-dns-server: is for the provider %s; leave it out with %s", webcerts.RFC2136, g.DNSProvider)
-	case g.DNSProvider == webcerts.RFC2136 && err != nil:
+	case provider != webcerts.RFC2136 && g.DNSServer != "":
+		bad("--gateway-dns-server: is for the provider %s; leave it out with %s", webcerts.RFC2136, provider)
+	case provider == webcerts.RFC2136 && err != nil:
 		bad("--gateway-dns-server: %q is not host:port; for example ns1.example.com:53", g.DNSServer)
 	}
 }
 
+// dnsProvider returns where the zone of the wildcard is; empty if there is no wildcard.
+func (g *GatewayConfig) dnsProvider() string {
+	if g.DNSServer != "" {
+		return cmp.Or(g.DNSProvider, webcerts.RFC2136)
+	}
+	return g.DNSProvider
+}
+
 // wildcard returns how the certificate of *.Domain is obtained; the zero value if it is not.
 func (g *GatewayConfig) wildcard() webcerts.Updates {
-	if g.DNSProvider == "" {
+	provider := g.dnsProvider()
+	if provider == "" {
 		return webcerts.Updates{}
 	}
-	return webcerts.Updates{Domain: g.Domain, Provider: g.DNSProvider, Server: g.DNSServer, KeyFile: g.DNSKeyFile, Resolvers: g.Resolvers}
+	return webcerts.Updates{Domain: g.Domain, Provider: provider, Server: g.DNSServer, KeyFile: g.DNSKeyFile, Resolvers: g.Resolvers}
 }
 
 // port returns the port of an address; 0 for none.

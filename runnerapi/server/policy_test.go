@@ -140,7 +140,7 @@ func TestPolicy_CheckedForEveryCall(t *testing.T) {
 		assert.Equal(t, c.Access, last.Access)
 		assert.Equal(t, runnertest.RunnerName, last.Runner)
 		assert.Equal(t, strings.Contains(c.Path, "{namespace}") || c.Path == "/v1/apply", last.Namespace != "", c.Path)
-		named := c.Upgrades() || c.ID == runnerapi.KubernetesCall || c.ID == "get-join-token"
+		named := c.Upgrades() || c.ID == runnerapi.KubernetesCall || c.ID == runnerapi.AccessLogCall || c.ID == "get-join-token"
 		assert.Equal(t, c.Method == http.MethodGet, c.Access == runnerapi.Reads || named, "a call that is not a GET changes something: %s %s", c.Method, c.Path)
 	}
 	assert.Empty(t, agent.Backend.Calls())
