@@ -12,7 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// TestVisitors_SignIn follows the Secrets of a provider and of tokens. Without both, nobody is let
+// TestVisitors_SignIn follows the Secrets of a provider and of tokens. Without both, no one is let
 // in.
 func TestVisitors_SignIn(t *testing.T) {
 	t.Parallel()

@@ -4,16 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -23,18 +19,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
-	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 	"github.com/pipeops/pipeops-vm-agent/internal/traffic"
-	"github.com/pipeops/pipeops-vm-agent/internal/unsent"
 )
 
 const (
-	dialTimeout = 5 * time.Second
-	// refusedFor is how long a Service is tried that refuses connections, and firstPause and
-	// lastPause are the times between two attempts.
-	refusedFor            = 2 * time.Second
-	firstPause, lastPause = 5 * time.Millisecond, 200 * time.Millisecond
 	// answerTimeout is how long a backend may take to begin its answer, unless its route has
 	// another time. One that speaks HTTP/2 may take longer: a gRPC stream has nothing to say for
 	// hours.
@@ -42,13 +31,7 @@ const (
 	// maxRequests is how many requests one replica takes at a time, and maxStreams how many others
 	// whose answer continues. Of both, one host gets at most twice as many as are free.
 	maxRequests, maxStreams = 2048, 16384
-	// idleBackends is how many connections to one Service stay open between requests, and idleFor
-	// how long. That is shorter than servers keep them, which is 2 s at least: a server that closes
-	// one loses the request that is on its way.
-	idleBackends = 64
-	idleFor      = time.Second
-	maxHeader    = 128 << 10
-	copyBuffer   = 32 << 10
+	maxHeader               = 128 << 10
 )
 
 // Handler passes public requests to Services.
@@ -58,23 +41,21 @@ type Handler struct {
 	// Traffic is what is counted of Apps' requests.
 	Traffic *traffic.Counters
 
-	routes   atomic.Pointer[table] // nil until known is closed
-	ports    atomic.Pointer[ports] // likewise
-	known    chan struct{}         // closed by the first Set
-	log      zerolog.Logger
-	tracer   trace.TracerProvider
-	http1    sync.Map // of *unsent.Transport, by the time for the answer
-	http2    *http.Transport
-	limited  sync.Map // of *http.Transport for HTTP/2, by the time for the answer
-	proxy    *httputil.ReverseProxy
-	requests *limit.Shares // in progress, by host
-	streams  *limit.Shares
-	visitors *limit.Shares // connections to ports, by host and address
-	checks   *limit.Shares // of passwords, by host; waiting has also those that wait for one
-	waiting  *limit.Shares
-	signIns  *signIns
-	mirrors  *mirrors
-	leaving  httpserver.Leaving
+	routes     atomic.Pointer[table] // nil until known is closed
+	ports      atomic.Pointer[ports] // likewise
+	known      chan struct{}         // closed by the first Set
+	log        zerolog.Logger
+	tracer     trace.TracerProvider
+	transports *transports
+	proxy      *httputil.ReverseProxy
+	requests   *limit.Shares // in progress, by host
+	streams    *limit.Shares
+	visitors   *limit.Shares // connections to ports, by host and address
+	checks     *limit.Shares // of passwords, by host; waiting has also those that wait for one
+	waiting    *limit.Shares
+	signIns    *signIns
+	mirrors    *mirrors
+	leaving    httpserver.Leaving
 }
 
 // NewHandler returns a Handler that knows no routes yet. tracer makes spans of requests; nil for
@@ -85,68 +66,13 @@ func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
 		Traffic:  traffic.New(nil),
 		requests: limit.NewFairShares(maxRequests, maxRequests), streams: limit.NewFairShares(maxStreams, maxStreams),
 		checks: limit.NewShares(checksTogether, checksEach), waiting: limit.NewShares(maxRequests, checksWaiting),
-		mirrors:  newMirrors(),
+		transports: newTransports(), mirrors: newMirrors(),
 		visitors: limit.NewShares(maxStreams, connectionsEach),
 	}
 	h.signIns = newSignIns(h)
-	h.http2 = transport()
-	h.http2.Protocols.SetUnencryptedHTTP2(true)
 	h.proxy = gatewaywire.NewProxy(h.log, "")
-	h.proxy.Rewrite, h.proxy.Transport, h.proxy.ModifyResponse, h.proxy.ErrorHandler = h.rewrite, h, h.own, h.failed
+	h.proxy.Rewrite, h.proxy.Transport, h.proxy.ModifyResponse, h.proxy.ErrorHandler = h.rewrite, h.transports, h.own, h.failed
 	return h
-}
-
-// http1Within returns the transport for Services that may take so long to begin their answers.
-// Routes have tenths of a second up to ten seconds, and whole seconds up to an hour.
-func (h *Handler) http1Within(within time.Duration) *unsent.Transport {
-	if known, ok := h.http1.Load(within); ok {
-		return known.(*unsent.Transport)
-	}
-	t := transport()
-	t.Protocols.SetHTTP1(true)
-	t.ResponseHeaderTimeout = within
-	kept, _ := h.http1.LoadOrStore(within, unsent.New(t))
-	return kept.(*unsent.Transport)
-}
-
-// http2Within is http1Within for Services that speak HTTP/2, and whose route limits them.
-func (h *Handler) http2Within(within time.Duration) *http.Transport {
-	if known, ok := h.limited.Load(within); ok {
-		return known.(*http.Transport)
-	}
-	t := transport()
-	t.Protocols.SetUnencryptedHTTP2(true)
-	t.ResponseHeaderTimeout = within
-	kept, _ := h.limited.LoadOrStore(within, t)
-	return kept.(*http.Transport)
-}
-
-func transport() *http.Transport {
-	return &http.Transport{
-		DialContext: dial, MaxIdleConnsPerHost: idleBackends, IdleConnTimeout: idleFor, DisableCompression: true,
-		ExpectContinueTimeout: time.Second, MaxResponseHeaderBytes: maxHeader, Protocols: new(http.Protocols),
-		WriteBufferSize: copyBuffer, ReadBufferSize: copyBuffer,
-	}
-}
-
-// dial connects to a Service.
-func dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, notReadyError{err}
-	}
-	return conn, nil
-}
-
-// notReadyError means that a Service accepts no connection.
-type notReadyError struct{ error }
-
-func (e notReadyError) Unwrap() error { return e.error }
-
-// refused reports whether another pod may take the connection: this one has ended, and the cluster
-// still leads to it.
-func (e notReadyError) refused() bool {
-	return errors.Is(e, syscall.ECONNREFUSED) || errors.Is(e, syscall.EHOSTUNREACH)
 }
 
 // Set replaces the routes. Until its first call, requests wait: what is not known yet is not
@@ -205,15 +131,7 @@ func (h *Handler) await(ctx context.Context) bool {
 // in use.
 func (h *Handler) Close() {
 	h.mirrors.close()
-	h.http1.Range(func(_, t any) bool {
-		t.(*unsent.Transport).CloseIdleConnections()
-		return true
-	})
-	h.limited.Range(func(_, t any) bool {
-		t.(*http.Transport).CloseIdleConnections()
-		return true
-	})
-	h.http2.CloseIdleConnections()
+	h.transports.close()
 }
 
 type targetKey struct{}
@@ -382,52 +300,6 @@ func (h *Handler) rewrite(r *httputil.ProxyRequest) {
 	if to.filters != nil || to.of != nil {
 		h.filter(r.Out, to)
 	}
-}
-
-// RoundTrip implements http.RoundTripper. It tries again while pods refuse the connection, though
-// not for long.
-func (h *Handler) RoundTrip(r *http.Request) (*http.Response, error) {
-	to := r.Context().Value(targetKey{}).(target)
-	var transport http.RoundTripper = h.http2
-	switch {
-	case !to.http2:
-		transport = h.http1Within(to.within)
-	case to.limited:
-		transport = h.http2Within(to.within)
-	}
-	if r.Body != nil && r.Body != http.NoBody {
-		out := *r
-		out.Body = io.NopCloser(r.Body) // for the next attempt; the proxy closes it
-		r = &out
-	}
-	var resp *http.Response
-	err := tryEach(r.Context(), slices.Concat([]string{to.address}, to.others), func(address string) error {
-		out, at := *r, *r.URL
-		at.Host = address
-		out.URL = &at
-		var err error
-		resp, err = transport.RoundTrip(&out) //nolint:bodyclose // the caller does
-		return err
-	})
-	return resp, err
-}
-
-// tryEach tries addresses in turns while pods refuse the connection, though not for long.
-func tryEach(ctx context.Context, addresses []string, try func(address string) error) error {
-	began, pause := time.Now(), retry.Backoff(firstPause, lastPause)
-	for next := 0; ; next++ {
-		err := try(addresses[next%len(addresses)])
-		var none notReadyError
-		if !errors.As(err, &none) || !none.refused() || time.Since(began) >= refusedFor || !retry.Wait(ctx, pause.NextBackOff()) {
-			return err
-		}
-	}
-}
-
-// shuffled returns the addresses of a Service from any of them on: each gets its share.
-func shuffled(addresses []string) []string {
-	first := rand.IntN(len(addresses)) //nolint:gosec // spreading load needs no secrecy
-	return slices.Concat(addresses[first:], addresses[:first])
 }
 
 // own keeps backends from speaking in the agent's name, and counts an answer that may go on for

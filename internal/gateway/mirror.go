@@ -142,7 +142,7 @@ func (h *Handler) shadow(ctx context.Context, copied http.Request, m Mirror, bod
 	if len(body) > 0 {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	resp, err := h.RoundTrip(r)
+	resp, err := h.transports.RoundTrip(r)
 	if err != nil {
 		h.log.Debug().Err(err).Str("host", r.Host).Msg("failed to send the copy of a request to its mirror")
 		return
