@@ -165,7 +165,7 @@ func (e *Engine) makeParts(rc *rest.Config, core *corev1client.CoreV1Client, opt
 	e.Reader = logs.New(e.store, core, log, e.clock)
 	e.Executor = exec.New(e.store, rc, core.RESTClient())
 	e.Router = ingress.New(e.store, core.RESTClient(), optional, e.election.Leads, e.routed, log, e.clock)
-	e.DirectAddresses, e.Router.SignIn = e.cfg.DirectAddresses, e.cfg.SignIn
+	e.DirectAddresses, e.SignIn = e.cfg.DirectAddresses, e.cfg.SignIn
 	e.sender = events.New(e.store, e.election, e.cfg.Namespace, e.cfg.Announce, log)
 	e.sizer = sizing.New(e.store, e.cfg.Sizing, e.election.Leads, log, e.clock)
 	e.collector = evidence.New(e.store, core, podport.NewReach(podport.Forwarder{Config: rc, Core: core.RESTClient()}),
@@ -287,7 +287,7 @@ func (e *Engine) Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppM
 
 // routed signals that routes may have changed.
 func (e *Engine) routed() {
-	e.Router.LookAtGateways()
+	e.LookAtGateways()
 	if e.cfg.Routed != nil {
 		e.cfg.Routed()
 	}

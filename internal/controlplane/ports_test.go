@@ -46,7 +46,7 @@ func freePorts(t *testing.T, n int) (open ports.Set) {
 func portOf(c *cluster, app string, public int) controlapi.Route {
 	return controlapi.Route{
 		Host: controlapi.GivenHost(app, "n", c.id.AgentID, portsDomain), Path: "/", PathType: "Prefix", Namespace: "n", App: app, Service: app,
-		Port: 5432, Ready: true, Protocol: gatewaywire.TCP, PublicPort: int32(public), //nolint:gosec // a port
+		Port: 5432, Ready: true, Protocol: gatewaywire.TCP, PublicPort: int32(public),
 	}
 }
 
@@ -84,7 +84,7 @@ func repeater(t *testing.T) string {
 		for {
 			conn, err := ln.Accept()
 			if err != nil {
-				return nil //nolint:nilerr // the test has ended
+				return nil // the test has ended
 			}
 			go func() {
 				defer func() { _ = conn.Close() }()

@@ -109,7 +109,7 @@ func (h *Handler) mirror(out *http.Request, all []Mirror) {
 	copied.Header, copied.Trailer = out.Header.Clone(), nil
 	send := func(body []byte) {
 		for _, m := range to {
-			h.mirrors.run(func(ctx context.Context) { h.shadow(ctx, copied, m, body) })
+			h.mirrors.run(func(ctx context.Context) { h.shadow(ctx, copied, m, body) }) //nolint:contextcheck // it outlives its request
 		}
 	}
 	if out.Body == nil || out.Body == http.NoBody {

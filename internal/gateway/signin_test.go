@@ -160,17 +160,6 @@ func cookies(c *http.Client, host string) map[string]string {
 	return all
 }
 
-func sessionOf(t *testing.T, c *http.Client) (name, value string) {
-	t.Helper()
-	for name, value := range cookies(c, site) {
-		if strings.HasPrefix(name, "__Host-pipeops-session-") {
-			return name, value
-		}
-	}
-	require.Fail(t, "no session")
-	return "", ""
-}
-
 // statement verifies what the App is told of its visitor by the keys that the host publishes.
 func (s *signedIn) statement(raw string) (claims map[string]any) {
 	s.t.Helper()

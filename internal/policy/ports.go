@@ -46,7 +46,7 @@ func bounds(text string) (first, last int32, ok bool) {
 	}
 	a, err := strconv.ParseUint(from, 10, 16)
 	b, failed := strconv.ParseUint(to, 10, 16)
-	return int32(a), int32(b), err == nil && failed == nil && 0 < a && a <= b //nolint:gosec // 16 bits
+	return int32(a), int32(b), err == nil && failed == nil && 0 < a && a <= b
 }
 
 // has reports whether a port may be named; 0 is any that the control plane chooses.

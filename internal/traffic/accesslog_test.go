@@ -117,6 +117,6 @@ func TestAccessLog_Follow(t *testing.T) {
 	assert.Contains(t, missed.Line, "200 requests are left out")
 	assert.Equal(t, "200", (<-lines).Request.Path)
 	go stop()
-	for range lines { //nolint:revive // until it ends
+	for range lines { // until it ends
 	}
 }

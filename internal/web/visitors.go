@@ -91,7 +91,7 @@ func (v *visiting) serve(w http.ResponseWriter, r *http.Request) error {
 func (v *visiting) ask(w http.ResponseWriter, r *http.Request) error {
 	home := v.Elsewhere.Home()
 	if withoutPort443(r.Host) != withoutPort443(home.Host) { // the other site sends no browser back to this name
-		http.Redirect(w, r, home.String()+VisitorPath+"?"+r.URL.RawQuery, http.StatusSeeOther)
+		http.Redirect(w, r, home.String()+VisitorPath+"?"+r.URL.RawQuery, http.StatusSeeOther) //nolint:gosec // to the operator's own address
 		return nil
 	}
 	secret := v.secret(r)

@@ -141,7 +141,7 @@ func (t *gatewayAPI) routeOfRule(ctx context.Context, namespace string, rule *ht
 			if b.weight > shown {
 				shown, r.Service, r.Port = b.weight, b.to.text(namespace), b.to.port
 			}
-			r.Shares = append(r.Shares, runnerapi.RouteShare{Service: b.to.text(namespace), Port: b.to.port, Weight: int32(b.weight)})
+			r.Shares = append(r.Shares, runnerapi.RouteShare{Service: b.to.text(namespace), Port: b.to.port, Weight: int32(b.weight)}) //nolint:gosec // up to a million
 		}
 		r.Backends = append(r.Backends, gateway.Backend{Addresses: to.addresses, HTTP2: to.http2, Weight: b.weight, Missing: to.missing != "", Filters: b.filters})
 	}

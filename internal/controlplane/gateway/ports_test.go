@@ -61,7 +61,7 @@ func tcpServer(t *testing.T, serve func(net.Conn)) string {
 		for {
 			conn, err := ln.Accept()
 			if err != nil {
-				return nil //nolint:nilerr // the test has ended
+				return nil // the test has ended
 			}
 			go func() {
 				defer func() { _ = conn.Close() }()

@@ -20,8 +20,11 @@ import (
 
 // Keys of a Secret with an identity provider. The last two may be absent.
 const (
-	KeyIssuer, KeyClientID, KeyClientSecret = "issuer", "client-id", "client-secret"
-	KeyCA, KeyGroupsClaim                   = "ca.crt", "groups-claim"
+	KeyIssuer       = "issuer"
+	KeyClientID     = "client-id"
+	KeyClientSecret = "client-secret"
+	KeyCA           = "ca.crt"
+	KeyGroupsClaim  = "groups-claim"
 )
 
 // Keys are all of them.

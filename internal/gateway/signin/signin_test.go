@@ -25,7 +25,7 @@ func TestMatches(t *testing.T) {
 		"anna@e\u0445ample.com":          {[]string{"*"}, []string{"*@example.com"}},
 		`"anna@example.com"@evil.com`:    {[]string{"*"}, []string{"*@example.com", "*@evil.com"}},
 		"anna+x@example.com":             {[]string{"*@example.com"}, []string{"anna@example.com"}},
-		" anna@example.com":              {[]string{"*@example.com"}, []string{"anna@example.com"}},
+		"\tanna@example.com":             {[]string{"*@example.com"}, []string{"anna@example.com"}},
 		"anna@example.com\x00.evil.test": {nil, []string{"*@example.com"}},
 	} {
 		for _, p := range patterns.yes {
