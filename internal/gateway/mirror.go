@@ -107,9 +107,9 @@ func (h *Handler) mirror(out *http.Request, all []Mirror) {
 	}
 	copied := *out
 	copied.Header, copied.Trailer = out.Header.Clone(), nil
-	send := func(body []byte) {
+	send := func(body []byte) { //nolint:contextcheck // a copy outlives its request
 		for _, m := range to {
-			h.mirrors.run(func(ctx context.Context) { h.shadow(ctx, copied, m, body) }) //nolint:contextcheck // it outlives its request
+			h.mirrors.run(func(ctx context.Context) { h.shadow(ctx, copied, m, body) })
 		}
 	}
 	if out.Body == nil || out.Body == http.NoBody {
