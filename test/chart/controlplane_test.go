@@ -80,6 +80,13 @@ func TestControlPlaneChart_Gateway(t *testing.T) {
 	assert.Len(t, ports, 6, "HTTP/3 is let in")
 	assert.Equal(t, "false", settings["PIPEOPS_GATEWAY_HTTP3"])
 
+	open := render(t, controlChart, "gateway.yaml", "--set", "gateway.tcpPorts={5432,20000-20002}")
+	assert.Equal(t, "5432,20000-20002", field[map[string]any](t, open["ConfigMap pipeops-controlplane"], "data")["PIPEOPS_GATEWAY_TCP_PORTS"])
+	assert.Len(t, field[[]any](t, open[service], "spec", "ports"), 6)
+	assert.EqualValues(t, 20002, field[[]any](t, open[service], "spec", "ports")[5].(map[string]any)["targetPort"])
+	ports = field[[]any](t, open["NetworkPolicy pipeops-controlplane"], "spec", "ingress")[0].(map[string]any)["ports"]
+	assert.Equal(t, map[string]any{"port": 20000.0, "endPort": 20002.0}, ports.([]any)[6])
+
 	updated := render(t, controlChart, "gateway.yaml", "--set", "gateway.dnsUpdates.server=ns1.example.com:53,gateway.dnsUpdates.existingSecret=tsig")
 	settings = field[map[string]any](t, updated["ConfigMap pipeops-controlplane"], "data")
 	assert.Equal(t, "/etc/pipeops/gateway-dns/tsig.key", settings["PIPEOPS_GATEWAY_DNS_KEY_FILE"])
@@ -174,9 +181,11 @@ func TestControlPlaneChart_RefusesWrongValues(t *testing.T) {
 		{"gateway.resolvers[0]=192.0.2.1", "/gateway/resolvers/0"},
 		{"gateway.proxyProtocol[0]=lb.example.com", "/gateway/proxyProtocol/0"},
 		{"gateway.dnsUpdates.server=ns1.example.com", "/gateway/dnsUpdates/server"},
-		{"gateway.dnsUpdates.provider=cloudflare", "gateway.dnsUpdates.existingSecret"},
+		{"gateway.domain=apps.example.com,gateway.dnsUpdates.provider=cloudflare", "gateway.dnsUpdates.existingSecret"},
 		{"gateway.dnsUpdates.provider=other", "/gateway/dnsUpdates/provider"},
-		{"gateway.eab.keyId=k1", "gateway.eab.existingSecret"},
+		{"gateway.tcpPorts[0]=5432/udp", "/gateway/tcpPorts/0"},
+		{"gateway.tcpPorts[0]=70000", "/gateway/tcpPorts/0"},
+		{"gateway.domain=apps.example.com,gateway.eab.keyId=k1", "gateway.eab.existingSecret"},
 		{"gateway.domain=apps.example.com,gateway.apart.enabled=true", "gateway.apart.enabled: needs database.existingSecret and sharedCA.existingSecret"},
 		{"gateway.apart.enabled=true", "gateway.apart.enabled: needs gateway.domain"},
 		{"gateway.apart.enabled=true,gateway.domain=apps.example.com,database.existingSecret=a,sharedCA.existingSecret=b", "gateway.apart.existingSecret: is missing"},

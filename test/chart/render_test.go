@@ -202,7 +202,7 @@ func TestChart_NamespacedRights(t *testing.T) {
 		for _, rule := range field[[]any](t, o, "rules") {
 			assert.Subset(t, reads, rule.(map[string]any)["verbs"], "%s may write in the whole cluster", key)
 			for _, resource := range rule.(map[string]any)["resources"].([]any) {
-				assert.Contains(t, []any{"namespaces", "nodes", "customresourcedefinitions"}, resource)
+				assert.Contains(t, []any{"namespaces", "nodes", "customresourcedefinitions", "gatewayclasses"}, resource)
 			}
 		}
 	}

@@ -110,6 +110,21 @@ PIPEOPS_BROKER_CA: /etc/pipeops/broker/{{ . }}
 {{- end }}
 {{- end }}
 
+{{- /* Rules of a NetworkPolicy for the public's ports of the gateway. */ -}}
+{{- define "pipeops-controlplane.public-ports" -}}
+- port: https
+- port: http
+{{- if .http3 }}
+- port: http3
+  protocol: UDP
+{{- end }}
+{{- range .tcpPorts }}
+{{- $range := toString . | splitList "-" }}
+- port: {{ first $range }}
+  endPort: {{ last $range }}
+{{- end }}
+{{- end -}}
+
 {{- /* Volume with the certificates of Secrets, as SECRET.crt and SECRET.key. */ -}}
 {{- define "pipeops-controlplane.gateway-certificates" -}}
 - name: gateway
@@ -169,6 +184,9 @@ PIPEOPS_GATEWAY_EMAIL: {{ . | quote }}
 {{- end }}
 {{- with .resolvers }}
 PIPEOPS_GATEWAY_RESOLVER: {{ join "," . | quote }}
+{{- end }}
+{{- with .tcpPorts }}
+PIPEOPS_GATEWAY_TCP_PORTS: {{ join "," . | quote }}
 {{- end }}
 {{- with .eab }}
 {{- if .keyId }}
