@@ -28,8 +28,9 @@ import (
 )
 
 const (
-	// pause is how long changes of routes are gathered: a rollout causes many.
-	pause = 250 * time.Millisecond
+	// gather is how long changes of routes are gathered: an App's Service and Ingress are two. pause
+	// is the least time between two comparisons: a rollout causes many changes.
+	gather, pause = 20 * time.Millisecond, 250 * time.Millisecond
 	// sentAtLeast is how often the routes are sent though nothing changed: the control plane
 	// forgets them after eight hours.
 	sentAtLeast = 4 * time.Hour
@@ -88,7 +89,7 @@ func (r *Registrar) Run(ctx context.Context, control *controlapi.Client, tun *tu
 	wait := retry.Backoff(time.Second, 30*time.Second)
 	var theirs knownRoutes
 	for {
-		changed := tun.Changed()
+		changed, began := tun.Changed(), time.Now()
 		err := r.compare(ctx, control, engine, &theirs)
 		switch {
 		case ctx.Err() != nil:
@@ -113,7 +114,7 @@ func (r *Registrar) Run(ctx context.Context, control *controlapi.Client, tun *tu
 		case <-time.After(after):
 			theirs.sure = theirs.sure && !ask
 		}
-		if !retry.Wait(ctx, retry.Jitter(pause)) {
+		if !retry.Wait(ctx, max(gather, pause-time.Since(began))) {
 			return nil
 		}
 		select {

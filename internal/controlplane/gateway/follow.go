@@ -18,8 +18,8 @@ import (
 
 const (
 	// refreshEvery is how often the table is read though no change was heard of, and refreshPause
-	// the least time between two reads.
-	refreshEvery, refreshPause = 30 * time.Second, 100 * time.Millisecond
+	// the least time between two reads. They take at most half of the time.
+	refreshEvery, refreshPause = 30 * time.Second, 20 * time.Millisecond
 	refreshTimeout             = 30 * time.Second
 )
 
@@ -48,6 +48,7 @@ func (f *Follower) Look() {
 // Run follows until the context ends.
 func (f *Follower) Run(ctx context.Context) error {
 	for {
+		began := time.Now()
 		limited, cancel := context.WithTimeout(ctx, refreshTimeout)
 		err := f.Table.Refresh(limited)
 		cancel()
@@ -58,7 +59,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		if f.Refreshed != nil {
 			f.Refreshed(ctx)
 		}
-		retry.Wait(ctx, refreshPause)
+		retry.Wait(ctx, max(refreshPause, time.Since(began)))
 		if !f.wake.WaitFor(ctx, refreshEvery-refreshPause) {
 			return nil
 		}

@@ -72,8 +72,8 @@ func agentEnd(ctx context.Context, at Place, public bool) (*tunnel.Tunnel, []fun
 const (
 	GatewayTunnel = "gateway"
 	GatewayDirect = "gateway-direct"
-	// Host and OtherHost are public.
-	Host, OtherHost = "localhost", "other.localhost"
+	// Host and OtherHost are public. Visitors of SignInHost sign in.
+	Host, OtherHost, SignInHost = "localhost", "other.localhost", "signin.localhost"
 )
 
 // ToApps returns the ways from a visitor to an App, which Place.Local is the address of.
@@ -98,7 +98,12 @@ func gatewayTunnel(ctx context.Context, at Place) {
 }
 
 func serveGateway(ctx context.Context, at Place, dial func(context.Context, string) (net.Conn, error)) error {
-	table := Table(ctx, filepath.Join(at.Dir, fmt.Sprintf("routes-%x.db", at.Public)), map[string][]string{AgentID: {Host, OtherHost}})
+	table := Table(ctx, filepath.Join(at.Dir, fmt.Sprintf("routes-%x.db", at.Public)), map[string][]string{AgentID: {Host, OtherHost, SignInHost}})
+	return ServeTable(ctx, table, at, dial)
+}
+
+// ServeTable serves the hosts of a table at a place, until the context ends.
+func ServeTable(ctx context.Context, table *Routes, at Place, dial func(context.Context, string) (net.Conn, error)) error {
 	return gateway.New(gateway.Config{
 		Table: table.Table, Dial: dial, AgentName: func(id string) string { return id }, Log: zerolog.Nop(),
 		TLS:     &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair(at.Dir, relay)}, NextProtos: []string{"h2", "http/1.1"}},
@@ -138,13 +143,19 @@ func (r *Routes) Put(ctx context.Context, agentID string, names ...string) {
 	}))
 }
 
+// Replace has an agent report another host in place of one.
+func (r *Routes) Replace(ctx context.Context, agentID, gone, name string) {
+	run.Check(r.Store.Update(ctx, func(tx *store.Tx) error { return tx.DeleteClaim(ctx, agentID, gone) }))
+	r.Put(ctx, agentID, name)
+}
+
 // gatewayAgent serves Runners and the public, as the agent does.
 func gatewayAgent(ctx context.Context, at Place) {
 	tun, serve := agentEnd(ctx, at, true)
 	handler := public.NewHandler(nil, zerolog.Nop())
 	var routes []public.Route
-	for _, name := range []string{Host, OtherHost} {
-		routes = append(routes, public.Route{Host: name, Path: "/", PathType: "Prefix", Addresses: []string{at.Local}})
+	for name, visitors := range map[string]public.Visitors{Host: {}, OtherHost: {}, SignInHost: {SignIn: signIn}} {
+		routes = append(routes, public.Route{Host: name, Path: "/", PathType: "Prefix", Addresses: []string{at.Local}, Visitors: visitors})
 	}
 	handler.Set(routes)
 	together(append(serve, func() error { return handler.Serve(ctx, tun.Public(), time.Second) })...)
