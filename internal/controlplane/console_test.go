@@ -603,6 +603,20 @@ func TestConsole_FollowsFleet(t *testing.T) {
 	page.ends()
 }
 
+// TestConsole_FollowsHosts: the page shows a host as soon as it is served, while one waits.
+func TestConsole_FollowsHosts(t *testing.T) {
+	p := start(t, func(c *Config) {
+		c.Gateway = GatewayConfig{Domain: "apps.example.com", CA: GatewayInternal, HTTPSListen: "127.0.0.1:0"}
+	})
+	tell(p.registered("shop"), routeTo("www.example.com", "/", "web"))
+	b := p.signedIn(p.operator("alice", administration.RoleOperator))
+	page := b.stream("/console/live/hosts?")
+	page.shows("suspended")
+	_, err := operatorapi.CreateHostGrant.Do(t.Context(), p.first(), operatorapi.CreateHostGrantInput{Host: "www.example.com", Body: operatorapi.CreateHostGrantBody{Agent: "shop"}})
+	require.NoError(t, err)
+	page.shows("serving")
+}
+
 // TestConsole_EmptyPages: a control plane without a broker has no announcements. However often the
 // page is loaded, the operators' audit log gets no refusal.
 func TestConsole_EmptyPages(t *testing.T) {

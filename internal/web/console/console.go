@@ -114,7 +114,7 @@ func (c *Console) routes() http.Handler {
 		"/agents/{name}/app":            apps.app, "/live/agents/{name}/app": apps.appLive,
 		"/agents/{name}/app/logs": apps.logs, "/live/agents/{name}/app/logs": apps.logsLive, "/agents/{name}/app/logs.txt": apps.downloadLog,
 		"/enrolment": access.enrolment, "/live/tokens/{name}": access.tokenLive, "/runners": access.runners, "/operators": access.operators, "/audit": access.audit,
-		"/hosts": plane.hosts, "/webhooks": plane.webhooks, "/webhooks/{name}": plane.webhook,
+		"/hosts": plane.hosts, "/live/hosts": plane.hostsLive, "/webhooks": plane.webhooks, "/webhooks/{name}": plane.webhook,
 		"/announcements": plane.announcements, "/releases": plane.releases, "/ca": plane.ca,
 		"/replicas": plane.replicas, "/live/replicas": plane.replicasLive,
 	} {

@@ -21,16 +21,25 @@ type hostsData struct {
 }
 
 func (p *controlPlanePages) hosts(w http.ResponseWriter, r *http.Request) error {
-	return show(p.site, w, r, "hosts", page(r, "Public hosts", hostsPath, ""), func(ctx context.Context) (data hostsData, err error) {
+	live := operatorapi.ConsolePath + "/live/hosts?" + r.URL.RawQuery
+	return show(p.site, w, r, "hosts", page(r, "Public hosts", hostsPath, live), p.readHosts(r.URL.Query()))
+}
+
+func (p *controlPlanePages) hostsLive(w http.ResponseWriter, r *http.Request) error {
+	return follow(p.site, w, r, "hosts", p.readHosts(r.URL.Query()))
+}
+
+func (p *controlPlanePages) readHosts(query url.Values) func(context.Context) (hostsData, error) {
+	return func(ctx context.Context) (data hostsData, err error) {
 		list, err := operatorapi.ListRoutes.Do(ctx, p.opts.API, operatorapi.RoutesInput{})
 		if err != nil {
 			return data, err
 		}
-		data.Rows, data.Omitted = web.Paged(list.Items, r.URL.Query()), list.Omitted
+		data.Rows, data.Omitted = web.Paged(list.Items, query), list.Omitted
 		grants, err := operatorapi.ListHostGrants.Do(ctx, p.opts.API, struct{}{})
 		data.Grants = grants.Items
 		return data, err
-	})
+	}
 }
 
 var hostChanges = map[string]change{
