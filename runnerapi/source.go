@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -353,6 +354,16 @@ func (s SourceSpec) Every() (time.Duration, error) {
 // AppName returns the name of the App that a source of type app brings.
 func (s Source) AppName() string {
 	return cmp.Or(s.Spec.App, s.Name)
+}
+
+// SourceOf returns the source that brings an App, among those of the App's namespace; nil if none
+// does.
+func SourceOf(app string, sources []Source) *Source {
+	i := slices.IndexFunc(sources, func(s Source) bool { return s.Spec.Type == SourceApp && s.AppName() == app })
+	if i < 0 {
+		return nil
+	}
+	return &sources[i]
 }
 
 // TagOf returns the tag that led to a commit of the history; empty if none did.

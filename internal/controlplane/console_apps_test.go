@@ -105,6 +105,10 @@ func (p *plane) withApp(audit *auditLog) *served {
 		_, err := deployer.Apps().Deploy(p.t.Context(), key, runnerapi.AppSpec{Image: image}, runnerapi.WriteOptions{})
 		require.NoError(p.t, err)
 	}
+	_, err := deployer.Sources().Set(p.t.Context(), runnerapi.Key{Namespace: "production", Name: "deploy"}, runnerapi.SourceSpec{
+		URL: "https://git.example.com/shop/deploy.git", Type: runnerapi.SourceApp, App: "web", Path: "app.yaml",
+	}, runnerapi.WriteOptions{})
+	require.NoError(p.t, err)
 	return s
 }
 
@@ -131,7 +135,7 @@ func TestOperatorRunner_ChangesApps(t *testing.T) {
 
 	status, body = b.get("/console/agents/shop/app?" + appOfShop)
 	require.Equal(t, http.StatusOK, status, body)
-	for _, text := range []string{"nginx:2", "Runner ops", "/app/restart?app=web&amp;namespace=production", "/app/rollback?app=web&amp;namespace=production&amp;revision="} {
+	for _, text := range []string{"nginx:2", "Runner ops", "https://git.example.com/shop/deploy.git", "/app/restart?app=web&amp;namespace=production", "/app/rollback?app=web&amp;namespace=production&amp;revision="} {
 		assert.Contains(t, body, text)
 	}
 	_, body = b.get("/console/agents/shop/app/scale?" + appOfShop)

@@ -47,7 +47,7 @@ func (c *cluster) serveAudited(audit agentapi.Auditor) *served {
 	await.Background(c.t, "the Runner API", func(ctx context.Context) error {
 		return transport.Serve(ctx, tun.Listener(), transport.ServeConfig{
 			Handler: server.New(runnertest.AllowAll{}, server.Config{
-				Apps: s.backend.Apps(), Monitoring: s.backend.Monitoring(), Secrets: s.backend.Secrets(), ConfigMaps: s.backend.ConfigMaps(), Namespaces: s.backend.Namespaces(), Cluster: s.backend.Cluster(), Nodes: s.backend.Nodes(), Outcomes: s.backend, Audit: audit,
+				Apps: s.backend.Apps(), Monitoring: s.backend.Monitoring(), Secrets: s.backend.Secrets(), ConfigMaps: s.backend.ConfigMaps(), Namespaces: s.backend.Namespaces(), Cluster: s.backend.Cluster(), Nodes: s.backend.Nodes(), Sources: s.backend.Sources(), Outcomes: s.backend, Audit: audit,
 				TrustDomain: c.id.TrustDomain, Log: zerolog.Nop(),
 			}),
 			TLS: s.tls(), Changed: s.next, Drain: time.Second, Log: zerolog.Nop(),

@@ -1,9 +1,11 @@
 package source
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +33,25 @@ type object struct {
 
 	Spec   runnerapi.SourceSpec   `json:"spec"`
 	Status runnerapi.SourceStatus `json:"status,omitzero"`
+}
+
+// List returns the sources of a namespace, as Runners see them.
+func List(ctx context.Context, c client.Reader, namespace string) ([]runnerapi.Source, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion(Group + "/" + Version)
+	list.SetKind(Kind + "List")
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	sources := make([]runnerapi.Source, 0, len(list.Items))
+	for i := range list.Items {
+		o, err := read(&list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, o.wire())
+	}
+	return sources, nil
 }
 
 func newObject(key runnerapi.Key) *object {

@@ -61,6 +61,7 @@ func NewMapper() meta.RESTMapper {
 	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	m.Add(networkingv1.SchemeGroupVersion.WithKind("IngressClass"), meta.RESTScopeRoot)
 	add(v1alpha1.GroupVersion.WithKind(v1alpha1.Kind), meta.RESTScopeNamespace)
+	add(v1alpha1.GroupVersion.WithKind("Source"), meta.RESTScopeNamespace)
 	m.Add(CRDKind, meta.RESTScopeRoot)
 	add(HTTPRouteKind, meta.RESTScopeNamespace)
 	add(ReferenceGrantKind, meta.RESTScopeNamespace)

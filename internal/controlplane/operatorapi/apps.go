@@ -162,6 +162,7 @@ type AppDetail struct {
 	Runner    string               `json:"runner" doc:"The Runner as which the operator acts."`
 	AgentName string               `json:"agentName"`
 	Revisions []runnerapi.Revision `json:"revisions" nullable:"false" doc:"The newest first."`
+	Source    *runnerapi.Source    `json:"source,omitempty" doc:"The Git source that the App comes from. Absent for an App without one, or if the customer's policy hides it."`
 	Traffic   *runnerapi.Traffic   `json:"traffic,omitempty" doc:"What visitors requested in the last hour. Absent for an App without a public host, or if the customer's policy hides it."`
 }
 
@@ -179,6 +180,9 @@ func getApp(ctx context.Context, a *administration.Admin, in *GetAppInput) (AppD
 			return d, err
 		}
 		slices.SortFunc(d.Revisions, func(x, y runnerapi.Revision) int { return int(y.Revision - x.Revision) })
+		if sources, err := c.Sources().List(ctx, in.Namespace); err == nil { // the page is of use without them
+			d.Source = runnerapi.SourceOf(in.App, sources)
+		}
 		if d.Spec.Ingress != nil {
 			if t, err := c.Routes().Traffic(ctx, in.key(), runnerapi.TrafficOptions{}); err == nil { // the page is of use without it
 				d.Traffic = &t

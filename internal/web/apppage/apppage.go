@@ -24,6 +24,7 @@ type Data struct {
 	Unread    []*problem.Error
 	Revisions []runnerapi.Revision
 	Visitors  *Visitors // nil for an App without a public host
+	Source    *Source   // nil for an App that comes from no repository
 	Inside    *Inside   // nil for a site that does not read the cluster
 }
 

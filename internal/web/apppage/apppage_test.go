@@ -85,6 +85,28 @@ func TestApp_Schedule(t *testing.T) {
 	assert.NotContains(t, render(t, "app-page", failing()), "Next run")
 }
 
+func TestApp_Source(t *testing.T) {
+	assert.NotContains(t, render(t, "app-page", failing()), "Git source")
+	shown := failing()
+	other := runnerapi.Source{Name: "web", Spec: runnerapi.SourceSpec{Type: runnerapi.SourceHelm}}
+	own := runnerapi.Source{Name: "repository", Spec: runnerapi.SourceSpec{Type: runnerapi.SourceApp, App: "web", URL: "https://git.example.com/shop/deploy.git"}}
+	own.Status = runnerapi.SourceStatus{
+		Phase: runnerapi.SourceFailed, Commit: "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567", AppliedAt: time.Now().Add(-time.Hour).Format(time.RFC3339),
+		Error: &runnerapi.SourceError{Code: "ref_not_found", Message: "the branch is gone", Fix: "name another branch"},
+		Previews: &runnerapi.SourcePreviewsStatus{Items: []runnerapi.SourcePreview{
+			{Number: 7, Branch: "old", State: runnerapi.PreviewFailed, Error: &runnerapi.SourceError{Message: "the file is missing"}},
+			{Number: 12, Branch: "<new>", State: runnerapi.PreviewActive, Namespace: "shop-web-12"},
+		}},
+	}
+	assert.Nil(t, runnerapi.SourceOf("api", []runnerapi.Source{other, own}))
+	shown.Source = apppage.NewSource(runnerapi.SourceOf("web", []runnerapi.Source{other, own}))
+	text := render(t, "app-page", shown)
+	assert.Contains(t, text, "https://git.example.com/shop/deploy.git")
+	assert.Regexp(t, `<span class="mono">0a1b2c3d4e5f</span> <span class="muted">applied .*ago`, text)
+	assert.Contains(t, text, "The branch is gone")
+	assert.Regexp(t, `(?s)12</td><td class="name">&lt;new&gt;</td>.*shop-web-12.*7</td><td class="name">old</td>.*The file is missing`, text)
+}
+
 // TestApp_Changes has values where the agent passes them on.
 func TestApp_Changes(t *testing.T) {
 	shown := failing()

@@ -72,6 +72,7 @@ func appPage(key operatorapi.AppKey, found operatorapi.AppDetail) apppage.Data {
 		Rollback: web.Link{Path: belowApp(key, "/rollback") + "&revision=", Text: "Roll back", Needs: operatorapi.RollbackApp.ID},
 		Actions:  []web.Link{{Path: agentPath(key.Agent) + "/deploy?" + appQuery(key), Text: "Change", Needs: operatorapi.DeployApp.ID}},
 	}
+	shown.Source = apppage.NewSource(found.Source)
 	if found.Traffic != nil {
 		shown.Visitors = apppage.VisitorsOf(*found.Traffic)
 	}

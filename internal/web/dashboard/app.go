@@ -1,6 +1,9 @@
 package dashboard
 
 import (
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"cmp"
 	"context"
 	"net/http"
@@ -12,6 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/revision"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/source"
 	"github.com/pipeops/pipeops-vm-agent/internal/traffic"
 	"github.com/pipeops/pipeops-vm-agent/internal/web"
 	"github.com/pipeops/pipeops-vm-agent/internal/web/apppage"
@@ -57,9 +61,14 @@ func (d *appPages) readApp(key runnerapi.Key, query url.Values) func(context.Con
 		inside.Warnings = warnings
 		visitors, visitorsErr := d.visitors(ctx, a.Wire())
 		shown.Visitors = visitors
+		sources, sourcesErr := source.List(ctx, d.cluster.client, key.Namespace)
+		if meta.IsNoMatchError(sourcesErr) || apierrors.IsNotFound(sourcesErr) {
+			sourcesErr = nil // the agent follows no repositories
+		}
+		shown.Source = apppage.NewSource(runnerapi.SourceOf(key.Name, sources))
 		lines, linesErr := d.lastLines(ctx, key, len(pods) > 0)
 		inside.Lines = lines
-		for _, p := range []*problem.Error{unread(podsErr, "reading pods"), unread(warningsErr, "reading events"), unread(d.addRevisions(ctx, a, &shown), "reading revisions"), unread(linesErr, "reading the log"), unread(visitorsErr, "reading what visitors requested")} {
+		for _, p := range []*problem.Error{unread(podsErr, "reading pods"), unread(sourcesErr, "reading Git sources"), unread(warningsErr, "reading events"), unread(d.addRevisions(ctx, a, &shown), "reading revisions"), unread(linesErr, "reading the log"), unread(visitorsErr, "reading what visitors requested")} {
 			if p != nil {
 				shown.Unread = append(shown.Unread, p)
 			}

@@ -1,6 +1,10 @@
 package dashboard
 
 import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/source"
+
 	"context"
 	"errors"
 	"fmt"
@@ -255,6 +259,20 @@ func TestAppPage_Diagnosis(t *testing.T) {
 	assert.Contains(t, r.get("/apps?find=CRASH", http.StatusOK), "/apps/shop/web")
 	assert.NotContains(t, r.get("/apps?find=CRASH", http.StatusOK), long)
 	assert.Contains(t, r.get("/apps?state=Paused", http.StatusOK), "No App matches")
+}
+
+// TestAppPage_Source: the page shows the repository that the App comes from.
+func TestAppPage_Source(t *testing.T) {
+	from := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": source.Group + "/" + source.Version, "kind": source.Kind, "metadata": map[string]any{"namespace": "shop", "name": "deploy"},
+		"spec":   map[string]any{"type": "app", "app": "web", "url": "https://git.example.com/shop/deploy.git"},
+		"status": map[string]any{"phase": "Ready", "commit": "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567", "observedGeneration": int64(0)},
+	}}
+	r := newRig(t, app("shop", "web"), app("shop", "api"), from)
+	page := r.get("/apps/shop/web", http.StatusOK)
+	assert.Contains(t, page, "https://git.example.com/shop/deploy.git")
+	assert.Contains(t, page, "0a1b2c3d4e5f")
+	assert.NotContains(t, r.get("/apps/shop/api", http.StatusOK), "Git source")
 }
 
 // TestAppsPage_Stopped: an App that was scaled to no pods is stopped, and not healthy.
