@@ -36,6 +36,15 @@ func (s secrets) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.Secr
 	return secret, s.engine.ContentChanged(ctx, runnerapi.RestartOnSecrets, key)
 }
 
+// Delete implements backend.Secrets: routes forget at once whom a Secret let in.
+func (s secrets) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	err := s.Secrets.Delete(ctx, key, opts)
+	if err == nil && !opts.DryRun {
+		s.engine.SecretChanged(ctx, key)
+	}
+	return err
+}
+
 // Set implements backend.ConfigMaps.
 func (c configMaps) Set(ctx context.Context, key runnerapi.Key, spec runnerapi.ConfigMapSpec, opts runnerapi.WriteOptions) (runnerapi.ConfigMap, error) {
 	cm, err := c.ConfigMaps.Set(ctx, key, spec, opts)

@@ -27,7 +27,7 @@ type HostTraffic struct {
 	Requests int64            `json:"requests" doc:"Requests that got a response, of the App or of the agent."`
 	Errors   int64            `json:"errors" doc:"Those with a status of 500 or more."`
 	Statuses StatusCounts     `json:"statuses"`
-	Failed   map[string]int64 `json:"failed,omitempty" doc:"How many the agent itself has responded to, by reason: ambiguous, not-ready, unreachable, timed-out, busy, denied, unauthorized, too-many, too-large, sign-in, sign-in-failed, not-admitted, provider-away, no-backend, or other."`
+	Failed   map[string]int64 `json:"failed,omitempty" doc:"How many the agent itself has responded to, by reason: ambiguous, not-ready, unreachable, timed-out, busy, denied, unauthorized, too-many, too-large, sign-in, token-wanted, sign-in-failed, not-admitted, provider-away, no-backend, or other."`
 	Received int64            `json:"receivedBytes" doc:"Bytes of the bodies of requests."`
 	Sent     int64            `json:"sentBytes" doc:"Bytes of the bodies of responses. Those of a stream are counted when it ends."`
 	Latency  *Latency         `json:"latencyMillis,omitempty" doc:"Time until the App began its response. Absent without a request that reached the App."`

@@ -136,7 +136,9 @@ type knownRoutes struct {
 	secrets bool // have the users that some routes let in
 	// omitted are the routes that are not sent, each with the reason.
 	omitted []ingress.Route
-	// again is when the control plane is asked about hosts, from when it was last asked.
+	// asked is when the control plane was last asked or sent the routes, and again how long after
+	// that it is asked about hosts that it does not serve.
+	asked time.Time
 	again time.Duration
 }
 
@@ -156,8 +158,7 @@ func (k *knownRoutes) next() time.Duration {
 	case k.Gateway == "" || k.Digest == "":
 		return sentAtLeast // a gateway that is turned on comes with another tunnel
 	case slices.ContainsFunc(k.Hosts, unsettled), slices.ContainsFunc(k.Ports, func(p controlapi.PortStatus) bool { return !p.Served }):
-		k.again = min(max(hostsSoon, 2*k.again), hostsAgain)
-		return retry.Jitter(k.again)
+		return max(0, retry.Jitter(k.again)-time.Since(k.asked))
 	}
 	return max(hostsAgain, k.due-time.Since(k.sent))
 }
@@ -185,6 +186,7 @@ func (r *Registrar) compare(ctx context.Context, control *controlapi.Client, eng
 			return err
 		}
 		theirs.sure, theirs.met = true, true
+		theirs.asked, theirs.again = time.Now(), min(max(hostsSoon, 2*theirs.again), hostsAgain)
 		if routes, err = r.serve(ctx, engine, to, theirs); err != nil {
 			return err
 		}
@@ -208,7 +210,7 @@ func (r *Registrar) compare(ctx context.Context, control *controlapi.Client, eng
 	if theirs.RoutesState, err = control.PutRoutes(ctx, ours); err != nil {
 		return err
 	}
-	theirs.again = 0
+	theirs.asked, theirs.again = time.Now(), hostsSoon
 	theirs.sure, theirs.sent, theirs.due = true, time.Now(), sentAtLeast-rand.N(sentAtLeast/4) //nolint:gosec // spreading load needs no secrecy
 	r.Log.Info().Int("routes", len(ours.Routes)).Int("omitted", ours.Omitted).Msg("reported the Apps' hosts to the control plane")
 	return r.setPublic(ctx, engine, to, theirs)

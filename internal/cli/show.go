@@ -68,8 +68,11 @@ func Labels(m map[string]string) string {
 // Cores returns thousandths of a core.
 func Cores(millis int64) string { return fmt.Sprintf("%.2f", float64(millis)/1000) }
 
-// Memory returns bytes as every list and page shows them: 512 Mi, 16 Gi, 15.6 Gi.
+// Memory returns bytes as every list and page shows them: 20 Ki, 512 Mi, 16 Gi, 15.6 Gi.
 func Memory(bytes int64) string {
+	if bytes > 0 && bytes < 1<<20 {
+		return fmt.Sprintf("%d Ki", (bytes+1023)>>10)
+	}
 	if bytes < 1<<30 {
 		return fmt.Sprintf("%d Mi", bytes>>20)
 	}

@@ -223,7 +223,7 @@ func (h *Handler) serve(w http.ResponseWriter, r, in *http.Request) {
 		return
 	}
 	if status, word := h.admit(route.guard, r, route.Host); status != 0 {
-		if word == gatewaywire.SignIn && route.guard.gate.Provider != nil && signin.Navigates(r) {
+		if word == gatewaywire.SignIn && signin.Navigates(r) {
 			h.signIns.begin(w, r, in, route.guard, host)
 			return
 		}

@@ -57,6 +57,9 @@ func (s *signIns) admit(g *guard, r *http.Request, peer netip.Prefix) (status in
 	case verdict == signin.WrongToken:
 		g.wrong.Failed(peer, now)
 	}
+	if g.gate.Provider == nil {
+		return http.StatusUnauthorized, gatewaywire.TokenWanted
+	}
 	return http.StatusUnauthorized, gatewaywire.SignIn
 }
 

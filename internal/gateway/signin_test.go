@@ -242,7 +242,7 @@ func TestSignIn_ServiceToken(t *testing.T) {
 	s.serve(gateway.Visitors{SignIn: s.changed(func(d *signin.Demand) { d.Provider, d.ProviderID, d.Emails = nil, "", nil })})
 	resp = s.get(s.browser(), "/")
 	assert.Equal(t, http.StatusUnauthorized, resp.StatusCode, "there is no provider to go to")
-	assert.Equal(t, "sign-in", resp.Header.Get(gatewaywire.HeaderFailed))
+	assert.Equal(t, "token-wanted", resp.Header.Get(gatewaywire.HeaderFailed))
 	for range 9 {
 		assert.Equal(t, http.StatusUnauthorized, s.do(s.browser(), http.MethodGet, "https://"+site+"/", http.Header{signin.HeaderToken: {strings.Repeat("x", 40)}}).StatusCode)
 	}

@@ -29,6 +29,7 @@ const (
 	TooMany      = "too-many"     // the address sends too many requests, or wrong passwords
 	TooLarge     = "too-large"    // the request's body is too large
 	SignIn       = "sign-in"      // a session of sign-in is wanted, or a service token
+	TokenWanted  = "token-wanted" // a service token is wanted, and there is no sign-in
 
 	// Of a visitor's sign-in:
 	SignInFailed = "sign-in-failed" // it was not completed

@@ -12,7 +12,7 @@ import (
 var reasons = [...]string{
 	gatewaywire.Ambiguous, gatewaywire.NotReady, gatewaywire.Unreachable, gatewaywire.TimedOut, gatewaywire.Busy,
 	gatewaywire.Denied, gatewaywire.Unauthorized, gatewaywire.TooMany, gatewaywire.TooLarge,
-	gatewaywire.SignIn, gatewaywire.SignInFailed, gatewaywire.NotAdmitted, gatewaywire.ProviderAway, gatewaywire.NoBackend, "other",
+	gatewaywire.SignIn, gatewaywire.TokenWanted, gatewaywire.SignInFailed, gatewaywire.NotAdmitted, gatewaywire.ProviderAway, gatewaywire.NoBackend, "other",
 }
 
 // bounds are the highest latencies of the counts of a histogram. One more count is for what is

@@ -71,6 +71,7 @@ func routeTable(w io.Writer, routes []routes.Route) {
 	for _, r := range routes {
 		ready := "no"
 		switch {
+		case !r.Served:
 		case r.Ready && r.Agent.State != announce.StateOnline:
 			ready = "unknown" // no source reports it now
 		case r.Ready:

@@ -33,10 +33,10 @@ func (g *Gateway) Check(ctx context.Context, host, path string) error {
 	v := newVisit(r)
 	g.checked(v, r)
 	switch v.failed {
-	case "", denied.word, unauthorized.word, tooMany.word, signIn.word: // what the App demands of its visitors
+	case "", denied.word, unauthorized.word, tooMany.word, signIn.word, tokenWanted.word: // what the App demands of its visitors
 		return nil
 	case gatewaywire.NotReady:
-		return errors.New("no pod of the App accepts connections at its port; let the App listen there, at all addresses")
+		return errors.New("no pod of the App accepts connections at its port, or a Secret for its visitors cannot be used; `pipeops-runner routes` shows which")
 	case clientGone.word, gatewaywire.TimedOut:
 		return fmt.Errorf("the App does not answer a request within %s", checkTimeout)
 	case gatewaywire.Unreachable:

@@ -65,6 +65,8 @@ var (
 		"The application wants a user's name and password.", "send both by HTTP basic authentication", 0}
 	signIn = failure{http.StatusUnauthorized, gatewaywire.SignIn, "Sign in",
 		"The application wants its visitors to sign in.", "open its address in a browser, or send a service token in Pipeops-Service-Token", 0}
+	tokenWanted = failure{http.StatusUnauthorized, gatewaywire.TokenWanted, "You are not let in",
+		"The application wants a service token.", "send one that its owner gave you in Pipeops-Service-Token", 0}
 	signInFailed = failure{http.StatusUnauthorized, gatewaywire.SignInFailed, "You are not signed in",
 		"The sign-in was not completed: it took too long, began in another browser, or was refused.", "open the application's address and sign in again", 0}
 	notAdmitted = failure{http.StatusForbidden, gatewaywire.NotAdmitted, "You are not let in",
@@ -91,7 +93,7 @@ var agentFailures = map[string]failure{
 	gatewaywire.NoBackend: noBackend,
 	gatewaywire.TimedOut:  timedOut, gatewaywire.Busy: busy,
 	gatewaywire.Denied: denied, gatewaywire.Unauthorized: unauthorized, gatewaywire.TooMany: tooMany, gatewaywire.TooLarge: tooLarge,
-	gatewaywire.SignIn: signIn, gatewaywire.SignInFailed: signInFailed, gatewaywire.NotAdmitted: notAdmitted, gatewaywire.ProviderAway: providerAway,
+	gatewaywire.SignIn: signIn, gatewaywire.TokenWanted: tokenWanted, gatewaywire.SignInFailed: signInFailed, gatewaywire.NotAdmitted: notAdmitted, gatewaywire.ProviderAway: providerAway,
 }
 
 //go:embed page.html

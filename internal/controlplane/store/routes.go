@@ -26,8 +26,9 @@ type Route struct {
 	Since time.Time
 }
 
-// Carried reports whether the route leads to a Service. One that does not says why in its reason.
-func (r *Route) Carried() bool { return r.Port != 0 }
+// Carried reports whether the route leads to a Service, or answers by itself, as a redirect does.
+// One that does neither says why in its reason.
+func (r *Route) Carried() bool { return r.Port != 0 || r.Ready }
 
 // RouteSet describes all routes of an agent together.
 type RouteSet struct {

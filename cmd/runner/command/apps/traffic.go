@@ -163,6 +163,8 @@ pod.`,
 		},
 	}
 	c.lineFlags(cmd, "print new requests until interrupted")
+	c.timestamps = true
+	cmd.Flags().Lookup("timestamps").DefValue = "true"
 	cmd.Flags().Lookup("tail").Usage = "number of last requests; -1 for all"
 	cmd.Flags().Lookup("prefix").Usage = "put the name of the agent's pod before each line"
 	cmd.Flags().Lookup("output").Usage = "json for one object per line, with time, pod, line and request; yaml or " + cli.JSONPath + "TEMPLATE likewise"
