@@ -75,11 +75,11 @@ type SignIn struct {
 // +kubebuilder:object:generate=true
 type IngressPort struct {
 	Port          int32    `json:"port" minimum:"1" maximum:"65535" doc:"Port of the App's Service."`
-	Protocol      string   `json:"protocol,omitempty" enum:"TCP" default:"TCP"`
+	Protocol      string   `json:"protocol,omitempty" enum:"TCP,UDP" default:"TCP"`
 	PublicPort    int32    `json:"publicPort,omitempty" minimum:"1" maximum:"65535" doc:"Port of the gateway, of those that its operator has opened. The control plane chooses one when absent, and keeps it."`
 	AllowFrom     []string `json:"allowFrom,omitempty" maxItems:"64" maxLength:"43" doc:"Addresses, and networks in CIDR form, from which visitors are let in; those of visitors when absent."`
-	ProxyProtocol bool     `json:"proxyProtocol,omitempty" doc:"Begins each connection with a header of the PROXY protocol, version 2, which has the visitor's address."`
-	IdleSeconds   int32    `json:"idleSeconds,omitempty" minimum:"1" maximum:"86400" doc:"How long a connection may have nothing to say; 3600 when absent."`
+	ProxyProtocol bool     `json:"proxyProtocol,omitempty" doc:"Begins each connection with a header of the PROXY protocol, version 2, which has the visitor's address. Not with UDP."`
+	IdleSeconds   int32    `json:"idleSeconds,omitempty" minimum:"1" maximum:"86400" doc:"How long a connection may have nothing to say; 3600 when absent. A flow of UDP, which is of one address and port, ends after 60."`
 }
 
 // IngressHost is one host name, or a path of it.

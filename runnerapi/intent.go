@@ -110,8 +110,9 @@ type ContainerIntent struct {
 
 // PortIntent is a public port that an App asks for.
 type PortIntent struct {
-	Field string // of the object
-	Port  int32  // 0 for any
+	Field    string // of the object
+	Port     int32  // 0 for any
+	Protocol string // TCP or UDP
 }
 
 // NameIntent is a name that an object would use.

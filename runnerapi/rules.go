@@ -2,9 +2,9 @@ package runnerapi
 
 import (
 	"cmp"
+	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
@@ -104,8 +104,11 @@ var workloadRules = []Rule{
 var ingressRules = []Rule{
 	{
 		"ingress", "an ingress needs a TCP port to send requests to",
-		`!has(self.ingress) || has(self.ports) && self.ports.exists(p, p.protocol == 'TCP')`,
-		func(s AppSpec) bool { return s.Ingress == nil || slices.ContainsFunc(s.Ports, Port.tcp) },
+		`!has(self.ingress) || has(self.ports) && self.ports.exists(p, p.protocol == 'TCP') || !(has(self.ingress.public) && self.ingress.public) && ` +
+			`(!has(self.ingress.hosts) || size(self.ingress.hosts) == 0) && has(self.ingress.ports) && size(self.ingress.ports) > 0`,
+		func(s AppSpec) bool {
+			return s.Ingress == nil || slices.ContainsFunc(s.Ports, Port.tcp) || s.Ingress.portsAlone()
+		},
 	},
 	{
 		"ingress.hosts", "an ingress needs a host, public or ports",
@@ -116,18 +119,18 @@ var ingressRules = []Rule{
 		},
 	},
 	{
-		"ingress.ports", "a port is none of the App's TCP ports",
-		noPorts + `self.ingress.ports.all(h, has(self.ports) && self.ports.exists(p, p.protocol == 'TCP' && (has(p.service) ? p.service : p.port) == h.port))`,
+		"ingress.ports", "a port is none of the App's ports of that protocol",
+		noPorts + `self.ingress.ports.all(h, has(self.ports) && self.ports.exists(p, p.protocol == h.protocol && (has(p.service) ? p.service : p.port) == h.port))`,
 		func(s AppSpec) bool {
 			return every(s.publicPorts(), func(h IngressPort) bool {
-				return slices.ContainsFunc(s.Ports, func(p Port) bool { return p.tcp() && p.ServicePort() == h.Port })
+				return slices.ContainsFunc(s.Ports, func(p Port) bool { return p.tcp() == h.TCP() && p.ServicePort() == h.Port })
 			})
 		},
 	},
 	{
 		"ingress.ports", "a port is there twice",
-		noPorts + `self.ingress.ports.all(h, self.ingress.ports.exists_one(o, o.port == h.port)) && ` +
-			`self.ingress.ports.all(h, !has(h.publicPort) || self.ingress.ports.exists_one(o, has(o.publicPort) && o.publicPort == h.publicPort))`,
+		noPorts + `self.ingress.ports.all(h, self.ingress.ports.exists_one(o, o.port == h.port && o.protocol == h.protocol)) && ` +
+			`self.ingress.ports.all(h, !has(h.publicPort) || self.ingress.ports.exists_one(o, has(o.publicPort) && o.publicPort == h.publicPort && o.protocol == h.protocol))`,
 		func(s AppSpec) bool {
 			var named []IngressPort
 			for _, p := range s.publicPorts() {
@@ -135,8 +138,15 @@ var ingressRules = []Rule{
 					named = append(named, p)
 				}
 			}
-			return distinct(s.publicPorts(), func(p IngressPort) string { return strconv.Itoa(int(p.Port)) }) &&
-				distinct(named, func(p IngressPort) string { return strconv.Itoa(int(p.PublicPort)) })
+			return distinct(s.publicPorts(), func(p IngressPort) string { return fmt.Sprint(p.TCP(), p.Port) }) &&
+				distinct(named, func(p IngressPort) string { return fmt.Sprint(p.TCP(), p.PublicPort) })
+		},
+	},
+	{
+		"ingress.ports", "there is no proxyProtocol with UDP",
+		noPorts + `self.ingress.ports.all(p, p.protocol == 'TCP' || !has(p.proxyProtocol) || !p.proxyProtocol)`,
+		func(s AppSpec) bool {
+			return every(s.publicPorts(), func(p IngressPort) bool { return p.TCP() || !p.ProxyProtocol })
 		},
 	},
 	{

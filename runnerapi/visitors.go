@@ -60,6 +60,12 @@ const minBits4, minBits6 = 8, 16
 // public. At a port no one can.
 func (i *Ingress) SignsIn() bool { return i != nil && len(i.Ports) == 0 && i.Visitors.SignsIn() }
 
+// TCP reports whether the port is one of TCP, which is the default.
+func (p IngressPort) TCP() bool { return p.Protocol == "" || p.Protocol == "TCP" }
+
+// portsAlone reports whether an ingress has ports of the gateway, and serves no requests of HTTP.
+func (i *Ingress) portsAlone() bool { return !i.Public && len(i.Hosts) == 0 && len(i.Ports) > 0 }
+
 // identifies reports whether visitors have to say who they are.
 func (v *Visitors) identifies() bool {
 	return v != nil && (v.BasicAuthSecret != "" || v.SignsIn() || v.SignIn == nil && v.ServiceTokensSecret != "")

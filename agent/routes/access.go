@@ -37,7 +37,7 @@ func (r *Registrar) setPublic(ctx context.Context, engine *app.Engine, to access
 	public := publicOf(to, state)
 	for _, left := range theirs.omitted {
 		if left.Protocol != "" {
-			public.Ports = append(public.Ports, ingress.PublicPort{App: left.App, Port: left.Port, Reason: left.Reason})
+			public.Ports = append(public.Ports, ingress.PublicPort{App: left.App, Protocol: left.Protocol, Port: left.Port, Reason: left.Reason})
 			continue
 		}
 		if _, known := public.Hosts[left.Host]; !known {
@@ -80,7 +80,7 @@ func publicOf(to access, state controlapi.RoutesState) ingress.Public {
 	ports := make([]ingress.PublicPort, 0, len(state.Ports))
 	for _, p := range state.Ports {
 		ports = append(ports, ingress.PublicPort{
-			App: runnerapi.Key{Namespace: p.Namespace, Name: p.App}, Port: p.Port, PublicPort: p.PublicPort, Served: p.Served, Reason: printable.Text(p.Reason),
+			App: runnerapi.Key{Namespace: p.Namespace, Name: p.App}, Protocol: p.Protocol, Port: p.Port, PublicPort: p.PublicPort, Served: p.Served, Reason: printable.Text(p.Reason),
 		})
 	}
 	return ingress.Public{

@@ -300,11 +300,17 @@ func bounded(routes []ingress.Route) (req controlapi.RoutesRequest, omitted []in
 // conditions. Of several at one path, the first that is not ready stands for all, or else the
 // first.
 func distinct(routes []ingress.Route) []ingress.Route {
-	type key struct{ host, path, pathType, namespace, app, service string }
+	type key struct {
+		host, path, pathType, namespace, app, service, protocol string
+		port                                                    int32 // of a public port
+	}
 	kept, at := make([]ingress.Route, 0, len(routes)), make(map[key]int, len(routes))
 	for _, r := range routes {
 		out := sentRoute(r)
-		k := key{out.Host, out.Path, out.PathType, out.Namespace, out.App, out.Service}
+		k := key{out.Host, out.Path, out.PathType, out.Namespace, out.App, out.Service, out.Protocol, 0}
+		if out.Protocol != "" {
+			k.port = out.Port
+		}
 		switch had, seen := at[k]; {
 		case !seen:
 			at[k], kept = len(kept), append(kept, r)

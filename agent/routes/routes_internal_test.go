@@ -136,6 +136,20 @@ func TestBounded_MergesConditions(t *testing.T) {
 	assert.Len(t, backendsOf(append(routes, pattern)), 3, "the agent tells them apart")
 }
 
+// TestBounded_KeepsPorts: public ports of an App are at one host and path, and each is told apart.
+func TestBounded_KeepsPorts(t *testing.T) {
+	var ports []ingress.Route
+	for _, r := range []ingress.Route{{Protocol: "TCP", Port: 53}, {Protocol: "UDP", Port: 53}, {Protocol: "TCP", Port: 853}} {
+		r.App, r.Host, r.Path, r.PathType, r.Service = manyRoutes(1, 0)[0].App, "a.b", "/", "Prefix", "dns"
+		ports = append(ports, r)
+	}
+	req, omitted, err := bounded(append(ports, ports[0]))
+	require.NoError(t, err)
+	assert.Empty(t, omitted)
+	require.Len(t, req.Routes, 3)
+	assert.Equal(t, "UDP", req.Routes[1].Protocol)
+}
+
 // TestBounded_SharesByNamespace: a namespace with many routes pushes none of another out.
 func TestBounded_SharesByNamespace(t *testing.T) {
 	few := manyRoutes(3, 1000)

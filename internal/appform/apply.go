@@ -168,7 +168,7 @@ func (f Form) publicPorts(had []runnerapi.IngressPort, wrong Errors) (ports []ru
 	for _, text := range Words(f.PublicPorts) {
 		p, err := ParsePublicPort(text)
 		wrong.add(PublicPorts, err)
-		if i := slices.IndexFunc(had, func(h runnerapi.IngressPort) bool { return h.Port == p.Port }); i >= 0 {
+		if i := slices.IndexFunc(had, func(h runnerapi.IngressPort) bool { return h.Port == p.Port && h.TCP() == p.TCP() }); i >= 0 {
 			public := p.PublicPort
 			p = had[i]
 			p.PublicPort = public

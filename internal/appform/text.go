@@ -14,15 +14,27 @@ func ParsePort(s string) (runnerapi.Port, error) {
 	if name, rest, ok := strings.Cut(s, "="); ok {
 		p.Name, s = name, rest
 	}
-	if rest, protocol, ok := strings.Cut(s, "/"); ok {
-		s, p.Protocol = rest, strings.ToUpper(protocol)
-	}
+	s, p.Protocol = cutProtocol(s)
 	container, service, both := strings.Cut(s, ":")
 	var err error
 	if p.Port, err = ParsePortNumber(container); err == nil && both {
 		p.Service, err = ParsePortNumber(service)
 	}
 	return p, err
+}
+
+// cutProtocol returns a text without its /PROTOCOL, and that as the schema has it; empty for none.
+func cutProtocol(s string) (rest, protocol string) {
+	rest, protocol, _ = strings.Cut(s, "/")
+	return rest, strings.ToUpper(protocol)
+}
+
+// protocolText is what cutProtocol reads. TCP is left out.
+func protocolText(protocol string) string {
+	if protocol == "" || protocol == "TCP" {
+		return ""
+	}
+	return "/" + strings.ToLower(protocol)
 }
 
 // ParsePortNumber reads the number of a port.
@@ -43,10 +55,7 @@ func portText(p runnerapi.Port) string {
 	if p.Service != 0 {
 		text += ":" + strconv.Itoa(int(p.Service))
 	}
-	if p.Protocol != "" && p.Protocol != "TCP" {
-		text += "/" + strings.ToLower(p.Protocol)
-	}
-	return text
+	return text + protocolText(p.Protocol)
 }
 
 // ParseHost reads HOST[/PATH].
@@ -76,8 +85,10 @@ func Probe(path string, port int32) *runnerapi.Probe {
 	return &runnerapi.Probe{HTTP: &runnerapi.HTTPProbe{Path: path, Port: port}, PeriodSeconds: probePeriod}
 }
 
-// ParsePublicPort reads PORT[:PUBLIC-PORT], a port of the App's Service and one of the gateway.
+// ParsePublicPort reads PORT[:PUBLIC-PORT][/PROTOCOL], a port of the App's Service and one of the
+// gateway.
 func ParsePublicPort(s string) (p runnerapi.IngressPort, err error) {
+	s, p.Protocol = cutProtocol(s)
 	port, public, named := strings.Cut(s, ":")
 	if p.Port, err = ParsePortNumber(port); err == nil && named {
 		p.PublicPort, err = ParsePortNumber(public)
@@ -90,5 +101,5 @@ func publicPortText(p runnerapi.IngressPort) string {
 	if p.PublicPort != 0 {
 		text += ":" + strconv.Itoa(int(p.PublicPort))
 	}
-	return text
+	return text + protocolText(p.Protocol)
 }

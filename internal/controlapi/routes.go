@@ -40,7 +40,7 @@ type Route struct {
 	Endpoint  string `json:"endpoint,omitempty" maxLength:"253" doc:"Public address of the cluster's load balancer for the host, an IP address or a name: HTTPS is at port 443."`
 	// Protocol and PublicPort are of a public port, whose Host is the App's below the gateway's
 	// domain.
-	Protocol   string `json:"protocol,omitempty" enum:"TCP" doc:"Of a public port; absent for requests of HTTP."`
+	Protocol   string `json:"protocol,omitempty" enum:"TCP,UDP" doc:"Of a public port; absent for requests of HTTP."`
 	PublicPort int32  `json:"publicPort,omitempty" minimum:"0" maximum:"65535" doc:"Public port that the App names; absent where the control plane chooses it."`
 }
 
@@ -64,7 +64,7 @@ type RoutesState struct {
 type PortStatus struct {
 	Namespace  string `json:"namespace" maxLength:"63"`
 	App        string `json:"app" maxLength:"253"`
-	Protocol   string `json:"protocol" enum:"TCP"`
+	Protocol   string `json:"protocol" enum:"TCP,UDP"`
 	Port       int32  `json:"port" minimum:"1" maximum:"65535" doc:"Port of the App's Service."`
 	PublicPort int32  `json:"publicPort,omitempty" minimum:"0" maximum:"65535" doc:"Port of the gateway; absent while there is none."`
 	Served     bool   `json:"served" doc:"The gateway passes connections on."`

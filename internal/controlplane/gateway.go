@@ -64,7 +64,7 @@ func (c *ControlPlane) openGateway(ctx context.Context) error {
 		c.cfg.Log.Warn().Int("files", lost).Msg("the gateway's key is missing in the data directory; removing the certificates that it encrypted and requesting new ones")
 	}
 	p := &public{domain: cfg.Domain, now: c.cfg.Now, store: c.store, metrics: c.instruments.gateway, table: gateway.NewTable(c.store, c.cfg.Now)}
-	p.table.SetOpen(cfg.TCPPorts)
+	p.table.SetOpen(cfg.Ports)
 	if cfg.Console {
 		p.table.SetOwn(consoleLabel + cfg.Domain)
 	}
@@ -138,8 +138,8 @@ func newGateway(c *Config, p *public, names *discovery.Names, dial func(context.
 		Table: p.table, Dial: dial, Own: own, TLS: p.certs.TLS(), Challenge: p.certs.Challenge(), HTTPSPort: at,
 		Limits: c.Gateway.Limits, HSTS: c.Gateway.HSTS, AccessLog: c.Gateway.AccessLog, AgentName: names.Of, Metrics: p.metrics, Tracer: c.Tracer, Log: log,
 	}
-	if len(c.Gateway.TCPPorts) > 0 {
-		cfg.Listen = c.listenPort
+	if c.Gateway.Ports.Any() {
+		cfg.Listen, cfg.ListenUDP = c.listenPort, c.listenFlows
 	}
 	if http3 {
 		cfg.HTTP3Port = at
@@ -188,9 +188,9 @@ func ordersCertificate(ctx context.Context, s *store.Store, table *gateway.Table
 }
 
 // listens returns why the gateway does not listen at a port that an App has.
-func (p *public) listens(port int) string {
-	if err := p.gateway.PortFailure(port); err != nil {
-		return fmt.Sprintf("the gateway cannot listen at port %d; have the operator look at the control plane's log", port)
+func (p *public) listens(protocol string, port int) string {
+	if err := p.gateway.PortFailure(protocol, port); err != nil {
+		return fmt.Sprintf("the gateway cannot listen at port %d of %s; have the operator look at the control plane's log", port, protocol)
 	}
 	return ""
 }

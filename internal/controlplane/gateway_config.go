@@ -38,8 +38,8 @@ type GatewayConfig struct {
 	Apart bool
 	// HTTPSListen and HTTPListen are where it listens. An empty HTTPListen means no plain HTTP.
 	HTTPSListen, HTTPListen string
-	// TCPPorts are those that Apps may have. None is open that no App has.
-	TCPPorts ports.Set
+	// Ports are those that Apps may have. None is open that no App has.
+	Ports ports.Open
 	// NoHTTP3 leaves the UDP port of HTTPSListen closed.
 	NoHTTP3 bool
 	// HTTPSPort is the port at which visitors reach HTTPSListen; 0 if it is the same.
@@ -95,7 +95,7 @@ func (g *GatewayConfig) setDefaults() {
 
 func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 	if g.Domain == "" {
-		if g.Certificates != "" || g.CARoots != nil || g.Console || len(g.TCPPorts) > 0 {
+		if g.Certificates != "" || g.CARoots != nil || g.Console || g.Ports.Any() {
 			bad("--gateway-domain: is missing; name the domain of public Apps, or leave the other gateway flags out")
 		}
 		return
@@ -111,10 +111,11 @@ func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 		if value != "" && err != nil {
 			bad("%s: %q is not host:port; for example :443", flag, value)
 		}
-		if n, err := strconv.Atoi(at); err == nil && g.TCPPorts.Has(n) {
+		if n, err := strconv.Atoi(at); err == nil && g.Ports.TCP.Has(n) {
 			bad("--gateway-tcp-ports: %d is the port of %s; leave it out", n, flag)
 		}
 	}
+	g.validateUDP(bad)
 	if g.CA != "" && g.CA != GatewayInternal {
 		if u, err := url.Parse(g.CA); err != nil || u.Scheme != "https" || u.Host == "" {
 			bad("--gateway-ca: %q is neither %s nor the https URL of an ACME directory", g.CA, GatewayInternal)
@@ -135,6 +136,8 @@ func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 	for flag, value := range map[string]int{
 		"--gateway-max-requests": g.Limits.Requests.All, "--gateway-max-requests-per-address": g.Limits.Requests.PerAddress,
 		"--gateway-max-requests-per-host": g.Limits.Requests.PerHost, "--gateway-max-requests-per-agent": g.Limits.Requests.PerAgent,
+		"--gateway-max-flows": g.Limits.Flows.All, "--gateway-max-flows-per-address": g.Limits.Flows.PerAddress,
+		"--gateway-max-flows-per-host": g.Limits.Flows.PerHost, "--gateway-max-flows-per-agent": g.Limits.Flows.PerAgent,
 		"--gateway-max-streams": g.Limits.Streams.All, "--gateway-max-streams-per-address": g.Limits.Streams.PerAddress,
 		"--gateway-max-streams-per-host": g.Limits.Streams.PerHost, "--gateway-max-streams-per-agent": g.Limits.Streams.PerAgent,
 	} {
@@ -147,6 +150,18 @@ func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 	}
 	if g.HTTPSPort < 0 || g.HTTPSPort > 65535 {
 		bad("--gateway-https-port: %d is not a port", g.HTTPSPort)
+	}
+}
+
+// validateUDP leaves the port of HTTP/3 to HTTP/3, also the one that visitors are told.
+func (g *GatewayConfig) validateUDP(bad func(format string, args ...any)) {
+	_, at, _ := net.SplitHostPort(g.HTTPSListen)
+	own, _ := strconv.Atoi(at) // 0 for a port that the system chooses
+	for _, n := range []int{own, g.HTTPSPort} {
+		if !g.NoHTTP3 && g.Ports.UDP.Has(n) {
+			bad("--gateway-udp-ports: %d is the port of HTTP/3; leave it out, or set --gateway-http3=false", n)
+			return
+		}
 	}
 }
 

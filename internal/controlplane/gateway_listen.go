@@ -30,15 +30,29 @@ func listenPublic(ctx context.Context, c *Config) (https, http net.Listener, htt
 
 // listenPort opens a public port that an App has, at the address of HTTPS.
 func (c *Config) listenPort(ctx context.Context, port int) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(c.Gateway.HTTPSListen)
+	address, err := c.portAddress(port)
 	if err != nil {
 		return nil, err
 	}
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
 	return c.public(listenerPort, ln), nil
+}
+
+// listenFlows is listenPort for UDP.
+func (c *Config) listenFlows(ctx context.Context, port int) (net.PacketConn, error) {
+	address, err := c.portAddress(port)
+	if err != nil {
+		return nil, err
+	}
+	return listenUDP(ctx, address)
+}
+
+func (c *Config) portAddress(port int) (string, error) {
+	host, _, err := net.SplitHostPort(c.Gateway.HTTPSListen)
+	return net.JoinHostPort(host, strconv.Itoa(port)), err
 }
 
 // public gives a public port its limits, and has it read the headers of load balancers.

@@ -137,7 +137,7 @@ func (g *GatewayServer) open(ctx context.Context, cfg GatewayServerConfig) error
 
 func (g *GatewayServer) assemble(ctx context.Context, m *gateway.Metrics) error {
 	p := &public{store: g.store, metrics: m, table: gateway.NewTable(g.store, g.cfg.Now)}
-	p.table.SetOpen(g.cfg.Gateway.TCPPorts)
+	p.table.SetOpen(g.cfg.Gateway.Ports)
 	g.public = p
 	p.certs = newCertificates(&g.cfg, g.storage, p.table, g.https, g.http)
 	if err := p.certs.ReadOwn(ctx); err != nil {

@@ -77,7 +77,8 @@ func (c *ControlPlane) Addrs() Addrs {
 func (c *ControlPlane) Advertised() datadir.Advertised {
 	return datadir.Advertised{
 		API: c.cfg.AdvertiseAPI, Tunnel: c.cfg.AdvertiseTunnel, Edge: c.cfg.AdvertiseEdge,
-		AgentsDomain: c.cfg.AgentsDomain, TrustDomain: c.cfg.TrustDomain, RunnerBroker: c.cfg.RunnerBroker, GatewayDomain: c.cfg.Gateway.Domain, GatewayTCPPorts: c.cfg.Gateway.TCPPorts.String(),
+		AgentsDomain: c.cfg.AgentsDomain, TrustDomain: c.cfg.TrustDomain, RunnerBroker: c.cfg.RunnerBroker, GatewayDomain: c.cfg.Gateway.Domain,
+		GatewayTCPPorts: c.cfg.Gateway.Ports.TCP.String(), GatewayUDPPorts: c.cfg.Gateway.Ports.UDP.String(),
 	}
 }
 

@@ -162,6 +162,6 @@ func (c *ControlPlane) openRegistries() {
 			return c.operators.RecordJoin(ctx, j, refused, issue) // they are opened later
 		},
 	})
-	c.routes = routes.New(c.store, c.directory, c.cfg.Gateway.Domain, c.cfg.Gateway.TCPPorts, c.cfg.Now)
+	c.routes = routes.New(c.store, c.directory, c.cfg.Gateway.Domain, c.cfg.Gateway.Ports, c.cfg.Now)
 	c.visitors = newVisitors(c)
 }

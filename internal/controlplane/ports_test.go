@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -27,7 +28,7 @@ const portsDomain = "apps.example.com"
 // withPorts has a gateway with these ports.
 func withPorts(open ports.Set) func(*Config) {
 	return func(c *Config) {
-		c.Gateway = GatewayConfig{Domain: portsDomain, CA: GatewayInternal, HTTPSListen: "127.0.0.1:0", NoHTTP3: true, TCPPorts: open}
+		c.Gateway = GatewayConfig{Domain: portsDomain, CA: GatewayInternal, HTTPSListen: "127.0.0.1:0", NoHTTP3: true, Ports: ports.Open{TCP: open, UDP: open}}
 	}
 }
 
@@ -56,6 +57,13 @@ func report(c *cluster, routes ...controlapi.Route) []controlapi.PortStatus {
 	state, err := c.client.PutRoutes(c.t.Context(), controlapi.RoutesRequest{Routes: routes})
 	require.NoError(c.t, err)
 	return state.Ports
+}
+
+// udpPortOf is portOf for UDP.
+func udpPortOf(c *cluster, app string, public int) controlapi.Route {
+	r := portOf(c, app, public)
+	r.Protocol = gatewaywire.UDP
+	return r
 }
 
 // answersAt waits until a server of echo answers at a port of the gateway.
@@ -134,6 +142,81 @@ func TestPorts_WholeWay(t *testing.T) {
 		}
 		return err != nil
 	})
+}
+
+// TestPorts_BothProtocols: one number leads to an App by TCP and to another by UDP, through one
+// tunnel.
+func TestPorts_BothProtocols(t *testing.T) {
+	open := freePorts(t, 1)
+	p := start(t, withPorts(open))
+	shop := p.registered("shop")
+	host := func(app string) string { return controlapi.GivenHost(app, "n", shop.id.AgentID, portsDomain) }
+	packets, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	await.Background(t, "a server of UDP", func(ctx context.Context) error {
+		defer context.AfterFunc(ctx, func() { _ = packets.Close() })()
+		for buffer := make([]byte, 1500); ; {
+			n, from, err := packets.ReadFrom(buffer)
+			if err != nil {
+				return nil // the test has ended
+			}
+			_, _ = packets.WriteTo(buffer[:n], from)
+		}
+	})
+	handler := agentside.NewHandler(nil, zerolog.Nop())
+	handler.Set([]agentside.Route{
+		{Host: host("db"), Protocol: gatewaywire.TCP, Port: 5432, Addresses: []string{repeater(t)}},
+		{Host: host("dns"), Protocol: gatewaywire.UDP, Port: 5432, Addresses: []string{packets.LocalAddr().String()}},
+	})
+	tun, _ := shop.connect(func(cfg *tunnel.Config) { cfg.TakePublic = true })
+	await.Background(t, "the agent's end", func(ctx context.Context) error {
+		_ = handler.Serve(ctx, tun.Public(), time.Second)
+		return nil
+	})
+	for _, given := range report(shop, portOf(shop, "db", open[0]), udpPortOf(shop, "dns", open[0])) {
+		assert.True(t, given.Served, given.Reason)
+	}
+	answersAt(t, int32(open[0]))
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp", net.JoinHostPort("127.0.0.1", strconv.Itoa(open[0])))
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	await.Until(t, "the App of UDP answers", func() bool {
+		_ = conn.SetDeadline(time.Now().Add(time.Second))
+		_, _ = conn.Write([]byte("x"))
+		_, err := conn.Read(make([]byte, 1))
+		return err == nil
+	})
+	urls := map[string]bool{}
+	for _, r := range p.routes("shop") {
+		urls[r.URL] = r.Served
+	}
+	at := ":" + strconv.Itoa(open[0])
+	assert.Equal(t, map[string]bool{"tcp://" + host("db") + at: true, "udp://" + host("dns") + at: true}, urls)
+	p.clock.forward(time.Second)
+	told := report(p.registered("other"), udpPortOf(shop, "dns", open[0]))
+	assert.Empty(t, told, "the host is another agent's")
+}
+
+// TestPorts_NotOfHTTP3: the port of HTTP/3 is no App's.
+func TestPorts_NotOfHTTP3(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*GatewayConfig)
+		refused string
+	}{
+		"its port":          {func(g *GatewayConfig) { g.Ports.UDP = ports.Set{443} }, "--gateway-udp-ports: 443 is the port of HTTP/3"},
+		"the visitors' one": {func(g *GatewayConfig) { g.Ports.UDP, g.HTTPSPort = ports.Set{8443}, 8443 }, "--gateway-udp-ports: 8443 is the port of HTTP/3"},
+		"without HTTP/3":    {func(g *GatewayConfig) { g.Ports.UDP, g.NoHTTP3 = ports.Set{443}, true }, ""},
+		"another":           {func(g *GatewayConfig) { g.Ports.UDP = ports.Set{53} }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, wrong := GatewayConfig{Domain: portsDomain}, ""
+			g.setDefaults()
+			c.change(&g)
+			g.validate(func(format string, args ...any) { wrong += fmt.Sprintf(format, args...) })
+			assert.Equal(t, c.refused == "", wrong == "", wrong)
+			assert.Contains(t, wrong, c.refused)
+		})
+	}
 }
 
 // TestPorts_Conflict: the older claim keeps the port. The other agent is not told whose it is; the

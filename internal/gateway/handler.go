@@ -51,6 +51,8 @@ type Handler struct {
 	requests   *limit.Shares // in progress, by host
 	streams    *limit.Shares
 	visitors   *limit.Shares // connections to ports, by host and address
+	flows      *limit.Shares // of datagrams, by host, and senders by host and address
+	senders    *limit.Shares
 	checks     *limit.Shares // of passwords, by host; waiting has also those that wait for one
 	waiting    *limit.Shares
 	signIns    *signIns
@@ -68,6 +70,7 @@ func NewHandler(tracer trace.TracerProvider, log zerolog.Logger) *Handler {
 		checks: limit.NewShares(checksTogether, checksEach), waiting: limit.NewShares(maxRequests, checksWaiting),
 		transports: newTransports(), mirrors: newMirrors(),
 		visitors: limit.NewShares(maxStreams, connectionsEach),
+		flows:    limit.NewFairShares(maxFlows, maxFlows), senders: limit.NewShares(maxFlows, flowsEach),
 	}
 	h.signIns = newSignIns(h)
 	h.proxy = gatewaywire.NewProxy(h.log, "")

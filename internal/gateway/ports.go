@@ -20,8 +20,14 @@ const (
 	// portIdle is how long a connection to a port may have nothing to say, unless its route has
 	// another time.
 	portIdle = time.Hour
-	// connectionsEach is how many connections one address may have to the ports of one App.
-	connectionsEach = 256
+	// flowIdle is portIdle of a flow of datagrams, which has no other end.
+	flowIdle = time.Minute
+	// connectionsEach is how many connections one address may have to the ports of one App, and
+	// flowsEach how many flows. A client of DNS begins a flow with each question.
+	connectionsEach, flowsEach = 256, 1024
+	// maxFlows is how many flows there may be in all. One host gets at most twice as many as are
+	// free.
+	maxFlows = 8192
 	// answerWithin is how long the gateway may take to accept the answer to CONNECT.
 	answerWithin = 10 * time.Second
 )
@@ -72,7 +78,7 @@ func (h *Handler) connect(w http.ResponseWriter, r *http.Request) {
 		h.answer(w, r, http.StatusBadRequest, gatewaywire.Ambiguous, err)
 		return
 	}
-	route, found := (*h.ports.Load())[portKey{strings.ToLower(asked.Host), gatewaywire.TCP, asked.Port}]
+	route, found := (*h.ports.Load())[portKey{strings.ToLower(asked.Host), asked.Protocol, asked.Port}]
 	switch {
 	case !found:
 		h.answer(w, r, http.StatusNotFound, gatewaywire.NoRoute, nil)
@@ -98,7 +104,11 @@ func (h *Handler) connect(w http.ResponseWriter, r *http.Request) {
 		h.log.Debug().Err(err).Str("requestId", asked.ID).Msg("the stream of a connection to a port has ended")
 		return
 	}
-	gatewaywire.Relay(r.Context(), stream, backend, cmp.Or(route.Idle, portIdle), nil, nil)
+	idle := portIdle
+	if route.Protocol == gatewaywire.UDP {
+		stream, idle = gatewaywire.Packets(stream), flowIdle
+	}
+	gatewaywire.Relay(r.Context(), stream, backend, cmp.Or(route.Idle, idle), nil, nil)
 }
 
 // enter takes a place for a connection, or returns the status and the word for one that is refused.
@@ -107,11 +117,15 @@ func (h *Handler) enter(r *http.Request, route Route) (leave func(), status int,
 		return nil, status, word
 	}
 	peer := limit.PeerOfText(net.JoinHostPort(clientOf(r).String(), "0")).String()
-	leaveVisitor, ok := h.visitors.Enter(route.Host + " " + peer)
+	visitors, hosts := h.visitors, h.streams
+	if route.Protocol == gatewaywire.UDP {
+		visitors, hosts = h.senders, h.flows
+	}
+	leaveVisitor, ok := visitors.Enter(route.Host + " " + peer)
 	if !ok {
 		return nil, http.StatusTooManyRequests, gatewaywire.TooMany
 	}
-	leaveHost, ok := h.streams.Enter(route.Host)
+	leaveHost, ok := hosts.Enter(route.Host)
 	if !ok {
 		leaveVisitor()
 		return nil, http.StatusServiceUnavailable, gatewaywire.Busy
@@ -121,6 +135,9 @@ func (h *Handler) enter(r *http.Request, route Route) (leave func(), status int,
 
 // dialPort connects to the Service behind a port.
 func dialPort(ctx context.Context, route Route, asked gatewaywire.Connection) (conn net.Conn, err error) {
+	if route.Protocol == gatewaywire.UDP {
+		return dialFlow(ctx, shuffled(route.Addresses)[0])
+	}
 	err = tryEach(ctx, shuffled(route.Addresses), func(address string) error {
 		conn, err = dial(ctx, "tcp", address)
 		return err

@@ -45,7 +45,7 @@ type Route struct {
 	Created time.Time
 	Name    string
 	Order   int
-	// Protocol is that of a public port, such as gatewaywire.TCP; empty for requests of HTTP. The
+	// Protocol is that of a public port, gatewaywire.TCP or UDP; empty for requests of HTTP. The
 	// route is then for Host and Port alone: Port is the one of the Service.
 	Protocol string
 	Port     int32

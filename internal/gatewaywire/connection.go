@@ -10,22 +10,28 @@ import (
 	"strconv"
 )
 
-// TCP is the protocol of a public port whose connections are carried as they are.
-const TCP = "TCP"
+// The protocols of public ports: of connections and of datagrams, which are carried as they are.
+const (
+	TCP = "TCP"
+	UDP = "UDP"
+)
 
 // Headers of a Connection. Visitors cannot send them: a request of theirs is never CONNECT.
 const (
-	headerVisitor = "Pipeops-Visitor-Address"
-	headerAt      = "Pipeops-Public-Port"
-	headerRealIP  = "X-Real-Ip"
-	headerID      = "X-Request-Id"
+	headerVisitor  = "Pipeops-Visitor-Address"
+	headerAt       = "Pipeops-Public-Port"
+	headerProtocol = "Pipeops-Port-Protocol"
+	headerRealIP   = "X-Real-Ip"
+	headerID       = "X-Request-Id"
 )
 
-// Connection is a visitor's connection to a public port. A public stream begins with it as a
-// request CONNECT (RFC 9110, section 9.3.6); after the answer 200 it carries the connection's
-// bytes.
+// Connection is a visitor's connection to a public port, or a flow of datagrams between an address
+// and a port. A public stream begins with it as a request CONNECT (RFC 9110, section 9.3.6). After
+// the answer 200 it carries the connection's bytes, or the datagrams as Packets has them.
 type Connection struct {
 	ID string // in the logs of both ends
+	// Protocol is TCP or UDP.
+	Protocol string
 	// Host is the App's below the gateway's domain, and Port the one of its Service. They name a
 	// route of the agent, which decides where it leads.
 	Host string
@@ -41,12 +47,16 @@ func (c Connection) Request() *http.Request {
 		Method: http.MethodConnect, URL: &url.URL{Host: target}, Host: target, ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{
 			headerID: {c.ID}, headerRealIP: {c.Visitor.Addr().String()}, headerVisitor: {c.Visitor.String()}, headerAt: {c.At.String()},
-			"User-Agent": nil, // net/http would add its own
+			headerProtocol: {c.Protocol},
+			"User-Agent":   nil, // net/http would add its own
 		},
 	}
 }
 
-var errNoPort = errors.New("the target is not a host and a port")
+var (
+	errNoPort     = errors.New("the target is not a host and a port")
+	errNoProtocol = errors.New(headerProtocol + " is neither " + TCP + " nor " + UDP)
+)
 
 // ReadConnection returns the connection that a request begins.
 func ReadConnection(r *http.Request) (Connection, error) {
@@ -58,7 +68,10 @@ func ReadConnection(r *http.Request) (Connection, error) {
 	if err != nil || n == 0 || host == "" {
 		return Connection{}, errNoPort
 	}
-	c := Connection{ID: r.Header.Get(headerID), Host: host, Port: int32(n)}
+	c := Connection{ID: r.Header.Get(headerID), Protocol: r.Header.Get(headerProtocol), Host: host, Port: int32(n)}
+	if c.Protocol != TCP && c.Protocol != UDP {
+		return Connection{}, errNoProtocol
+	}
 	if c.Visitor, err = netip.ParseAddrPort(r.Header.Get(headerVisitor)); err != nil {
 		return Connection{}, fmt.Errorf("%s: %w", headerVisitor, err)
 	}

@@ -18,10 +18,16 @@ const relayBuffer = 64 << 10
 
 var relayBuffers = sync.Pool{New: func() any { return new([relayBuffer]byte) }}
 
+// waiter is a connection that waits for something to read without a buffer for it. There may be many
+// flows of datagrams that have nothing to say.
+type waiter interface{ Await() error }
+
 // Relay copies between two connections until both directions have ended, either fails, nothing was
 // sent for the time idle, or the context ends. It closes both. One direction may end before the
 // other. sent and got are called with the bytes that went to far and to near; they may be nil.
-func Relay(ctx context.Context, near, far net.Conn, idle time.Duration, sent, got func(int)) {
+//
+// Each Write has what one Read returned, so that datagrams stay what they are.
+func Relay(ctx context.Context, near, far io.ReadWriteCloser, idle time.Duration, sent, got func(int)) {
 	r := &relay{near: near, far: far, idle: idle, began: time.Now()}
 	defer context.AfterFunc(ctx, r.hangUp)()
 	r.timer = time.NewTimer(idle)
@@ -38,7 +44,7 @@ func Relay(ctx context.Context, near, far net.Conn, idle time.Duration, sent, go
 }
 
 type relay struct {
-	near, far net.Conn
+	near, far io.ReadWriteCloser
 	idle      time.Duration
 	began     time.Time
 	last      atomic.Int64 // when something was sent, since began
@@ -69,16 +75,10 @@ func (r *relay) watch(over <-chan struct{}) {
 }
 
 // flow copies one way. Errors are the usual end of a connection.
-func (r *relay) flow(dst, src net.Conn, count func(int)) {
-	buffer := relayBuffers.Get().(*[relayBuffer]byte)
-	defer relayBuffers.Put(buffer)
+func (r *relay) flow(dst, src io.ReadWriteCloser, count func(int)) {
 	for {
-		n, err := src.Read(buffer[:])
-		if n > 0 {
-			if _, failed := dst.Write(buffer[:n]); failed != nil {
-				r.hangUp()
-				return
-			}
+		n, err := pass(dst, src)
+		if n > 0 || err == nil {
 			r.last.Store(int64(time.Since(r.began)))
 			if count != nil {
 				count(n)
@@ -86,7 +86,7 @@ func (r *relay) flow(dst, src net.Conn, count func(int)) {
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, io.EOF) && (wrapconn.Conn{Conn: dst}).CloseWrite() == nil:
+		case errors.Is(err, io.EOF) && wrapconn.CloseWrite(dst) == nil:
 			return
 		default:
 			r.hangUp()
@@ -94,6 +94,28 @@ func (r *relay) flow(dst, src net.Conn, count func(int)) {
 		}
 	}
 }
+
+// pass copies what there is next.
+func pass(dst io.Writer, src io.Reader) (int, error) {
+	if w, ok := src.(waiter); ok {
+		if err := w.Await(); err != nil {
+			return 0, err
+		}
+	}
+	buffer := relayBuffers.Get().(*[relayBuffer]byte)
+	defer relayBuffers.Put(buffer)
+	n, err := src.Read(buffer[:])
+	if n == 0 && err != nil {
+		return 0, err
+	}
+	if _, failed := dst.Write(buffer[:n]); failed != nil {
+		return 0, errWrite
+	}
+	return n, err
+}
+
+// errWrite is not io.EOF, which a connection that is closed may return.
+var errWrite = errors.New("the other end accepts no more")
 
 // Resume returns a connection that continues with what a reader of it has read ahead.
 func Resume(conn net.Conn, ahead *bufio.Reader) (net.Conn, error) {

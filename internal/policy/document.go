@@ -70,8 +70,9 @@ type Rule struct {
 	// ingress.visitors.signIn does not.
 	Visitors string `json:"visitors,omitempty"`
 	// PublicPorts are the ports of the gateway that Apps may name, as numbers and ranges such as
-	// 20000-20099; "*" is any, also one that the control plane chooses. Absent, public and hosts
-	// decide, as for a Service of the type NodePort.
+	// 20000-20099; "*" is any, also one that the control plane chooses. They are for TCP and UDP;
+	// 53/udp and 5432/tcp are for one of them. Absent, public and hosts decide, as for a Service of
+	// the type NodePort.
 	PublicPorts PortRanges `json:"publicPorts,omitzero"`
 	// Annotations are patterns of the keys that objects may have, besides harmless ones.
 	Annotations []string `json:"annotations,omitzero"`

@@ -117,7 +117,7 @@ func (r ruling) visitors(o runnerapi.ObjectIntent) error {
 	case len(o.Hosts) > 0:
 		at = runnerapi.NameIntent{Field: o.Hosts[0].Field, Name: spoken(o.Hosts[0].Name)}
 	case len(o.Ports) > 0:
-		at = runnerapi.NameIntent{Field: o.Ports[0].Field, Name: portText(o.Ports[0].Port)}
+		at = runnerapi.NameIntent{Field: o.Ports[0].Field, Name: portText(o.Ports[0])}
 	case len(o.Outside) > 0:
 		at = o.Outside[0]
 	default:

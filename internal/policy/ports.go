@@ -10,7 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// PortRanges are public ports of the gateway: 5432, "20000-20099", or "*" for any.
+// PortRanges are public ports of the gateway: 5432, "20000-20099", or "*" for any. An entry is for
+// TCP and UDP, and with /tcp or /udp at its end for one of them.
 type PortRanges []string
 
 // UnmarshalJSON implements json.Unmarshaler. A port may be a number or a text.
@@ -35,10 +36,15 @@ func (p *PortRanges) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// bounds returns the ports of a range; ok is false for a text that is none.
-func bounds(text string) (first, last int32, ok bool) {
+// bounds returns the ports of a range, and the protocol that it is for; empty for both. ok is false
+// for a text that is none.
+func bounds(text string) (first, last int32, protocol string, ok bool) {
+	text, suffix, limited := strings.Cut(text, "/")
+	if protocol = strings.ToUpper(suffix); limited && suffix != "tcp" && suffix != "udp" {
+		return 0, 0, "", false
+	}
 	if text == anything {
-		return 0, 1<<16 - 1, true
+		return 0, 1<<16 - 1, protocol, true
 	}
 	from, to, ranged := strings.Cut(text, "-")
 	if !ranged {
@@ -46,22 +52,22 @@ func bounds(text string) (first, last int32, ok bool) {
 	}
 	a, err := strconv.ParseUint(from, 10, 16)
 	b, failed := strconv.ParseUint(to, 10, 16)
-	return int32(a), int32(b), err == nil && failed == nil && 0 < a && a <= b
+	return int32(a), int32(b), protocol, err == nil && failed == nil && 0 < a && a <= b
 }
 
 // has reports whether a port may be named; 0 is any that the control plane chooses.
-func (p PortRanges) has(port int32) bool {
+func (p PortRanges) has(port int32, protocol string) bool {
 	return slices.ContainsFunc(p, func(text string) bool {
-		first, last, ok := bounds(text)
-		return ok && first <= port && port <= last
+		first, last, of, ok := bounds(text)
+		return ok && first <= port && port <= last && (of == "" || of == protocol)
 	})
 }
 
 // publicPorts checks the ranges of ports.
 func (c *checking) publicPorts(field string, p PortRanges) {
 	for i, text := range p {
-		if _, _, ok := bounds(text); !ok {
-			c.add(fmt.Sprintf("%s[%d]", field, i), "%.40q is neither a port nor a range such as 20000-20099, nor \"*\" for any", text)
+		if _, _, _, ok := bounds(text); !ok {
+			c.add(fmt.Sprintf("%s[%d]", field, i), "%.40q is neither a port nor a range such as 20000-20099 or 53/udp, nor \"*\" for any", text)
 		}
 	}
 }
@@ -70,17 +76,17 @@ func (c *checking) publicPorts(field string, p PortRanges) {
 func (r ruling) port(p runnerapi.PortIntent) error {
 	switch {
 	case r.PublicPorts == nil || r.Public != nil && !*r.Public:
-		return r.outside(runnerapi.NameIntent{Field: p.Field, Name: portText(p.Port)})
-	case r.PublicPorts.has(p.Port):
+		return r.outside(runnerapi.NameIntent{Field: p.Field, Name: portText(p)})
+	case r.PublicPorts.has(p.Port, p.Protocol):
 		return nil
 	}
-	return r.refuse(p.Field, "publicPorts", "allows the public ports %s, not %s", orNone(r.PublicPorts, "(none)"), portText(p.Port))
+	return r.refuse(p.Field, "publicPorts", "allows the public ports %s, not %s", orNone(r.PublicPorts, "(none)"), portText(p))
 }
 
 // portText describes a public port.
-func portText(port int32) string {
-	if port == 0 {
-		return "a public port that the control plane chooses"
+func portText(p runnerapi.PortIntent) string {
+	if p.Port == 0 {
+		return "a public port of " + p.Protocol + " that the control plane chooses"
 	}
-	return fmt.Sprintf("the public port %d", port)
+	return fmt.Sprintf("the public port %d of %s", p.Port, p.Protocol)
 }

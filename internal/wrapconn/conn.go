@@ -3,6 +3,7 @@ package wrapconn
 
 import (
 	"errors"
+	"io"
 	"net"
 	"syscall"
 )
@@ -14,8 +15,11 @@ type Conn struct {
 }
 
 // CloseWrite ends one direction. A connection that cannot do this is closed.
-func (c Conn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+func (c Conn) CloseWrite() error { return CloseWrite(c.Conn) }
+
+// CloseWrite ends one direction. What cannot do this is closed.
+func CloseWrite(c io.Closer) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return c.Close()

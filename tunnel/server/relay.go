@@ -18,7 +18,7 @@ func (s *Server) relay(near, agent net.Conn) {
 		_ = agent.Close()
 	}
 	flow := func(dst, src net.Conn, total *atomic.Uint64) {
-		if pump(dst, src, total) != nil || (wrapconn.Conn{Conn: dst}).CloseWrite() != nil {
+		if pump(dst, src, total) != nil || wrapconn.CloseWrite(dst) != nil {
 			hangUp()
 		}
 	}

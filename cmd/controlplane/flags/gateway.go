@@ -30,7 +30,8 @@ func (g *Gateway) Add(f *pflag.FlagSet) {
 	f.StringVar(&g.cfg.Domain, "gateway-domain", "", "domain of public Apps, for example apps.example.com; turns the gateway on; *.DOMAIN must lead to it")
 	f.StringVar(&g.cfg.HTTPSListen, "gateway-https", controlplane.DefaultGatewayHTTPS, "listen address of the gateway for HTTPS")
 	f.StringVar(&g.cfg.HTTPListen, "gateway-http", controlplane.DefaultGatewayHTTP, "listen address of the gateway for HTTP, which is redirected; empty for none")
-	f.Var(&g.cfg.TCPPorts, "gateway-tcp-ports", "ports that Apps may have for what is not HTTP, as 20000-20099,5432; none is open that no App has")
+	f.Var(&g.cfg.Ports.TCP, "gateway-tcp-ports", "ports that Apps may have for what is not HTTP, as 20000-20099,5432; none is open that no App has")
+	f.Var(&g.cfg.Ports.UDP, "gateway-udp-ports", "ports that Apps may have for UDP, as 20000-20099,53; none is open that no App has")
 	f.BoolVar(&g.http3, "gateway-http3", true, "serve HTTP/3 as well, at the UDP port of --gateway-https")
 	f.IntVar(&g.cfg.HTTPSPort, "gateway-https-port", 0, "port at which visitors reach --gateway-https, if another one")
 	f.StringVar(&g.cfg.CA, "gateway-ca", controlplane.DefaultGatewayCA, "directory of the ACME CA, or \"internal\" for a CA of the gateway's own")
@@ -50,6 +51,7 @@ func (g *Gateway) Add(f *pflag.FlagSet) {
 	f.Var(&prefixes{&g.cfg.DirectDeny}, "gateway-direct-deny", "networks to which the gateway does not connect, though their addresses are public, separated by commas")
 	most(f, &g.cfg.Limits.Requests, gateway.DefaultRequests, "requests", "public requests that wait for their answer, or get one of a known length")
 	most(f, &g.cfg.Limits.Streams, gateway.DefaultStreams, "streams", "WebSockets, server-sent events and other answers without a known end")
+	most(f, &g.cfg.Limits.Flows, gateway.DefaultFlows, "flows", "flows of UDP, each of an address and port to a public port")
 	f.BoolVar(&g.cfg.AccessLog, "gateway-access-log", false, "log each public request")
 }
 
@@ -73,7 +75,7 @@ func (g *Gateway) Apply(cfg *controlplane.Config) error {
 	g.cfg.NoHTTP3 = !g.http3
 	cfg.Gateway = g.cfg
 	if g.cfg.Domain == "" {
-		cfg.Gateway = controlplane.GatewayConfig{Certificates: g.cfg.Certificates, Console: g.cfg.Console, TCPPorts: g.cfg.TCPPorts}
+		cfg.Gateway = controlplane.GatewayConfig{Certificates: g.cfg.Certificates, Console: g.cfg.Console, Ports: g.cfg.Ports}
 	}
 	errs := []error{g.applyEAB(cfg)}
 	for _, text := range g.balancers {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 )
 
 // The reasons of the Gateway API for references that lead nowhere.
@@ -37,6 +38,11 @@ var cleartextHTTP2 = []string{"kubernetes.io/h2c", "h2c", "grpc"}
 // backend finds a Service that has the agent's label, like the Ingress that names it. No other one
 // is reached by the public.
 func (t *Router) backend(ctx context.Context, namespace string, to *networkingv1.IngressServiceBackend) destination {
+	return t.backendOf(ctx, namespace, to, gatewaywire.TCP)
+}
+
+// backendOf is backend for a port of a protocol of gatewaywire.
+func (t *Router) backendOf(ctx context.Context, namespace string, to *networkingv1.IngressServiceBackend, protocol string) destination {
 	s := &corev1.Service{}
 	err := t.store.Cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: to.Name}, s)
 	switch {
@@ -48,7 +54,7 @@ func (t *Router) backend(ctx context.Context, namespace string, to *networkingv1
 		return destination{port: to.Port.Number, missing: notFound, reason: "the Service " + to.Name + " is of the type ExternalName, which the public does not reach"}
 	}
 	i := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
-		return p.Protocol != corev1.ProtocolUDP && (to.Port.Number != 0 && p.Port == to.Port.Number || to.Port.Number == 0 && p.Name == to.Port.Name)
+		return (p.Protocol == corev1.ProtocolUDP) == (protocol == gatewaywire.UDP) && (to.Port.Number != 0 && p.Port == to.Port.Number || to.Port.Number == 0 && p.Name == to.Port.Name)
 	})
 	if i < 0 {
 		return destination{port: to.Port.Number, missing: notFound, reason: "the Service " + to.Name + " has no such port"}

@@ -16,6 +16,7 @@ import (
 // PublicPort is what the control plane does with a public port of an App.
 type PublicPort struct {
 	App        runnerapi.Key
+	Protocol   string
 	Port       int32 // of the App's Service
 	PublicPort int32 // 0 while there is none
 	Served     bool
@@ -30,6 +31,14 @@ func (p *Public) portHost(a *v1alpha1.App) string {
 	return p.Given(a.Key())
 }
 
+// protocolOf returns the protocol of a public port.
+func protocolOf(p runnerapi.IngressPort) string {
+	if p.TCP() {
+		return gatewaywire.TCP
+	}
+	return gatewaywire.UDP
+}
+
 // portRoutes adds the routes of an App's public ports.
 func (t *Router) portRoutes(ctx context.Context, routes []Route, a *v1alpha1.App, public *Public) []Route {
 	host := public.portHost(a)
@@ -37,13 +46,13 @@ func (t *Router) portRoutes(ctx context.Context, routes []Route, a *v1alpha1.App
 		return routes
 	}
 	for _, p := range a.Spec.Ingress.Ports {
-		to := t.backend(ctx, a.Namespace, &networkingv1.IngressServiceBackend{Name: a.Name, Port: networkingv1.ServiceBackendPort{Number: p.Port}})
+		to := t.backendOf(ctx, a.Namespace, &networkingv1.IngressServiceBackend{Name: a.Name, Port: networkingv1.ServiceBackendPort{Number: p.Port}}, protocolOf(p))
 		if to.reason == "" {
 			to.reason = notServed(a)
 		}
 		route := Route{
 			App: a.Key(), Host: host, Path: "/", PathType: string(networkingv1.PathTypePrefix), Service: a.Name, Port: p.Port,
-			Protocol: gatewaywire.TCP, PublicPort: p.PublicPort, Proxied: p.ProxyProtocol, Idle: time.Duration(p.IdleSeconds) * time.Second,
+			Protocol: protocolOf(p), PublicPort: p.PublicPort, Proxied: p.ProxyProtocol, Idle: time.Duration(p.IdleSeconds) * time.Second,
 			Ready: to.reason == "", Reason: to.reason, Addresses: to.addresses, Created: a.CreationTimestamp.Time,
 		}
 		v, unmet := portDemands(a, p)
@@ -80,14 +89,16 @@ func portDemands(a *v1alpha1.App, p runnerapi.IngressPort) (v *runnerapi.Visitor
 func (p *Public) portsOf(a *v1alpha1.App, r reached) reached {
 	for _, port := range a.Spec.Ingress.Ports {
 		status := PublicPort{Reason: "wait until the control plane knows the port, a few seconds"}
-		i := slices.IndexFunc(p.Ports, func(s PublicPort) bool { return s.App == a.Key() && s.Port == port.Port })
+		i := slices.IndexFunc(p.Ports, func(s PublicPort) bool {
+			return s.App == a.Key() && s.Port == port.Port && s.Protocol == protocolOf(port)
+		})
 		if i >= 0 {
 			status = p.Ports[i]
 		}
 		if _, unmet := portDemands(a, port); unmet != "" {
 			status.Served, status.Reason = false, unmet
 		}
-		url := controlapi.PortURL(gatewaywire.TCP, p.portHost(a), int(status.PublicPort))
+		url := controlapi.PortURL(protocolOf(port), p.portHost(a), int(status.PublicPort))
 		switch {
 		case status.Served:
 			r.urls = append(r.urls, url)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/datadir"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway/webcerts"
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ports"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/routes"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
@@ -60,7 +59,7 @@ func (a *Gateway) Routes(ctx context.Context, nameOrID string) (routes.List, err
 	if err != nil {
 		return routes.List{}, err
 	}
-	open, err := ports.ParseSet(at.GatewayTCPPorts)
+	open, err := at.OpenPorts()
 	if err != nil {
 		return routes.List{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ports"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce/rabbitmq"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/credentials"
@@ -33,8 +34,17 @@ type Advertised struct {
 	RunnerBroker RunnerBroker `json:"runnerBroker,omitzero"`
 	// GatewayDomain is empty if there is no gateway.
 	GatewayDomain string `json:"gatewayDomain,omitempty"`
-	// GatewayTCPPorts are the ports that Apps may have.
+	// GatewayTCPPorts and GatewayUDPPorts are the ports that Apps may have.
 	GatewayTCPPorts string `json:"gatewayTCPPorts,omitempty"`
+	GatewayUDPPorts string `json:"gatewayUDPPorts,omitempty"`
+}
+
+// OpenPorts returns the ports that Apps may have.
+func (a Advertised) OpenPorts() (open ports.Open, err error) {
+	if err = open.TCP.Set(a.GatewayTCPPorts); err == nil {
+		err = open.UDP.Set(a.GatewayUDPPorts)
+	}
+	return open, err
 }
 
 // ErrNeverServed means that serve has not run with this data directory yet.

@@ -15,8 +15,10 @@ import (
 // Limits bound what is in progress at a time. Zero values select the defaults.
 type Limits struct {
 	// Requests are those that wait for their answer, or get one of a known length. Streams are the
-	// others: WebSockets, server-sent events, gRPC, and answers that go on without a known end.
-	Requests, Streams Most
+	// others: WebSockets, server-sent events, gRPC, answers that go on without a known end, and
+	// connections to public ports. Flows are those of datagrams: senders may forge addresses, and
+	// so take no place of streams.
+	Requests, Streams, Flows Most
 }
 
 // Most is how many may be in progress in all, of one address, for one host and for one agent. Of
@@ -29,6 +31,8 @@ var (
 	DefaultRequests = Most{All: 16384, PerAddress: 512, PerHost: 1024, PerAgent: 1536}
 	// DefaultStreams is the default of Limits for streams.
 	DefaultStreams = Most{All: 65536, PerAddress: 4096, PerHost: 8192, PerAgent: 16384}
+	// DefaultFlows is the default of Limits for flows.
+	DefaultFlows = Most{All: 16384, PerAddress: 1024, PerHost: 4096, PerAgent: 8192}
 )
 
 func (m Most) or(defaults Most) Most {
@@ -40,7 +44,7 @@ func (m Most) or(defaults Most) Most {
 
 // WithDefaults returns the limits with no zero values.
 func (l Limits) WithDefaults() Limits {
-	return Limits{l.Requests.or(DefaultRequests), l.Streams.or(DefaultStreams)}
+	return Limits{l.Requests.or(DefaultRequests), l.Streams.or(DefaultStreams), l.Flows.or(DefaultFlows)}
 }
 
 // underWay counts what is in progress of one kind.

@@ -32,7 +32,8 @@ type Metrics struct {
 	fallbacks prometheus.Counter
 	// connections and carried are of public ports.
 	connections, carried *prometheus.CounterVec
-	open                 prometheus.Gauge
+	dropped              *prometheus.CounterVec
+	open, flows          prometheus.Gauge
 
 	mu     sync.Mutex
 	agents map[string]bool
@@ -60,10 +61,14 @@ func NewMetrics(registry prometheus.Registerer, namespace string) *Metrics {
 			Namespace: namespace, Subsystem: "gateway", Name: "endpoints", Help: "Hosts with a tested endpoint, by the mode that is in use.",
 		}, []string{"mode"}),
 		fallbacks:   make.NewCounter(counter("fallbacks_total", "Public requests that an endpoint did not take, and that were sent through the tunnel.")),
-		connections: make.NewCounterVec(counter("port_connections_total", "Connections to public ports, by agent and result."), []string{"agent", "result"}),
-		carried:     make.NewCounterVec(counter("port_bytes_total", "Bytes of connections to public ports, by agent and direction."), []string{"agent", "direction"}),
+		connections: make.NewCounterVec(counter("port_connections_total", "Connections to public ports, and flows of UDP, by agent, protocol and result."), []string{"agent", "protocol", "result"}),
+		carried:     make.NewCounterVec(counter("port_bytes_total", "Bytes of connections to public ports, and of flows of UDP, by agent, protocol and direction."), []string{"agent", "protocol", "direction"}),
+		dropped:     make.NewCounterVec(counter("port_datagrams_dropped_total", "Visitors' datagrams that were not passed on, by reason."), []string{"reason"}),
 		open: make.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: "gateway", Name: "ports", Help: "Public ports at which the gateway listens for Apps.",
+		}),
+		flows: make.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: "gateway", Name: "port_flows", Help: "Flows of UDP at public ports.",
 		}),
 		claims: make.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: "gateway", Name: "claims", Help: "Hosts that agents name, proven or unproven.",

@@ -10,6 +10,7 @@ import (
 
 // Port is a public port, and the App that has it.
 type Port struct {
+	Protocol                string
 	Number                  int
 	AgentID, Namespace, App string
 	// Host is the App's below the gateway's domain, and Port the one of its Service.
@@ -20,7 +21,7 @@ type Port struct {
 // refreshPorts reads which Apps have which ports. Those of an agent that was not heard for long are
 // not served.
 func (t *Table) refreshPorts(ctx context.Context, sets map[string]store.RouteSet) error {
-	if len(t.open) == 0 {
+	if !t.open.Any() {
 		return nil
 	}
 	claims, err := t.store.PortClaims(ctx)
@@ -34,7 +35,7 @@ func (t *Table) refreshPorts(ctx context.Context, sets map[string]store.RouteSet
 		}
 		if r.Served {
 			served = append(served, Port{
-				Number: r.Public(), AgentID: r.AgentID, Namespace: r.Namespace, App: r.App, Host: r.Host, Port: int32(r.Port), //nolint:gosec // a port
+				Protocol: r.Protocol, Number: r.Public(), AgentID: r.AgentID, Namespace: r.Namespace, App: r.App, Host: r.Host, Port: int32(r.Port), //nolint:gosec // a port
 			})
 		}
 	}

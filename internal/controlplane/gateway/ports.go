@@ -30,32 +30,38 @@ const (
 	portsPause = 100 * time.Millisecond
 )
 
+// place is a port of the gateway, of a protocol.
+type place struct {
+	protocol string
+	number   int
+}
+
 // openPorts are the public ports at which a gateway listens.
 type openPorts struct {
 	g      *Gateway
 	due    wake.Signal
 	mu     sync.Mutex
-	open   map[int]*openPort
-	failed map[int]error // why it does not listen at those that Apps have
+	open   map[place]*openPort
+	failed map[place]error // why it does not listen at those that Apps have
 }
 
 // openPort is a port at which the gateway listens.
 type openPort struct {
 	Port
-	listener net.Listener
+	listener io.Closer
 	cut      context.CancelFunc // ends its connections
 }
 
 func newOpenPorts(g *Gateway) *openPorts {
-	return &openPorts{g: g, due: wake.New(), open: map[int]*openPort{}, failed: map[int]error{}}
+	return &openPorts{g: g, due: wake.New(), open: map[place]*openPort{}, failed: map[place]error{}}
 }
 
 // PortFailure returns why the gateway does not listen at a port that an App has; nil if it does, or
 // is about to.
-func (g *Gateway) PortFailure(port int) error {
+func (g *Gateway) PortFailure(protocol string, port int) error {
 	g.ports.mu.Lock()
 	defer g.ports.mu.Unlock()
-	return g.ports.failed[port]
+	return g.ports.failed[place{protocol, port}]
 }
 
 // serve listens at the ports that Apps have, until the context ends. Connections then have a
@@ -87,23 +93,20 @@ func (o *openPorts) serve(ctx context.Context) error {
 // follow opens the ports that Apps have now, and closes the others. A port that has gone to
 // another App is closed first, with its connections.
 func (o *openPorts) follow(ctx, life context.Context, connections *sync.WaitGroup) {
-	wanted := map[int]Port{}
+	wanted := map[place]Port{}
 	for _, p := range o.g.cfg.Table.Ports() {
-		wanted[p.Number] = p
+		wanted[place{p.Protocol, p.Number}] = p
 	}
 	o.closeOthers(wanted)
-	failed := map[int]error{}
-	for number, p := range wanted {
-		if o.open[number] != nil { // this goroutine alone writes it
+	failed := map[place]error{}
+	for at, p := range wanted {
+		if o.open[at] != nil { // this goroutine alone writes it
 			continue
 		}
-		ln, err := o.g.cfg.Listen(ctx, number)
-		if err != nil {
-			failed[number] = err
-			o.g.cfg.Log.Error().Err(err).Int("port", number).Msg("failed to listen at an App's public port; retrying")
-			continue
+		if err := o.listen(ctx, life, p, connections); err != nil {
+			failed[at] = err
+			o.g.cfg.Log.Error().Err(err).Str("protocol", p.Protocol).Int("port", p.Number).Msg("failed to listen at an App's public port; retrying")
 		}
-		o.listen(life, p, ln, connections)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -112,73 +115,120 @@ func (o *openPorts) follow(ctx, life context.Context, connections *sync.WaitGrou
 }
 
 // closeOthers closes the ports that are not in wanted, and those that another App has there.
-func (o *openPorts) closeOthers(wanted map[int]Port) {
-	for number, open := range o.open {
-		if now, there := wanted[number]; there && now == open.Port {
+func (o *openPorts) closeOthers(wanted map[place]Port) {
+	for at, open := range o.open {
+		if now, there := wanted[at]; there && now == open.Port {
 			continue
 		}
 		_ = open.listener.Close()
 		open.cut()
-		delete(o.open, number)
+		delete(o.open, at)
 	}
 }
 
-func (o *openPorts) listen(life context.Context, p Port, ln net.Listener, connections *sync.WaitGroup) {
-	owned, cut := context.WithCancel(life)
-	o.open[p.Number] = &openPort{p, ln, cut}
-	connections.Go(func() {
-		defer cut()
+// listen opens a port, and carries what comes to it.
+func (o *openPorts) listen(ctx, life context.Context, p Port, connections *sync.WaitGroup) error {
+	if p.Protocol == gatewaywire.UDP {
+		conn, err := o.g.cfg.ListenUDP(ctx, p.Number)
+		if err != nil {
+			return err
+		}
+		flows, err := newFlows(o, p, conn)
+		if err != nil {
+			return errors.Join(err, conn.Close())
+		}
+		o.keep(life, p, conn, connections, flows.serve)
+		return nil
+	}
+	ln, err := o.g.cfg.Listen(ctx, p.Number)
+	if err != nil {
+		return err
+	}
+	o.keep(life, p, ln, connections, func(owned context.Context) {
 		_ = limit.Accept(life, ln, func(err error) {
 			o.g.cfg.Log.Warn().Err(err).Int("port", p.Number).Msg("failed to accept connections at a public port; retrying")
 		}, func(conn net.Conn) func() {
-			return func() { o.carry(owned, p, conn) }
+			return func() { o.carryConn(owned, p, conn) }
 		})
+	})
+	return nil
+}
+
+// keep serves a port that was opened, until it is closed. Its connections end with owned.
+func (o *openPorts) keep(life context.Context, p Port, ln io.Closer, connections *sync.WaitGroup, serve func(owned context.Context)) {
+	owned, cut := context.WithCancel(life)
+	o.open[place{p.Protocol, p.Number}] = &openPort{p, ln, cut}
+	connections.Go(func() {
+		defer cut()
+		serve(owned)
 	})
 }
 
-// carry passes on a connection to a port. A client that gets nowhere has it reset.
-func (o *openPorts) carry(ctx context.Context, p Port, conn net.Conn) {
+// visitor is the visitor's end of a connection to a public port, or of a flow.
+type visitor struct {
+	conn io.ReadWriteCloser
+	// from is where it comes from, and at the public port that it came to.
+	from, at netip.AddrPort
+	// opened is called when the App is connected, and refused when it is not.
+	opened, refused func()
+}
+
+// carryConn passes on a connection to a port. A client that gets nowhere has it reset.
+func (o *openPorts) carryConn(ctx context.Context, p Port, conn net.Conn) {
+	o.carry(ctx, p, o.g.streams, visitor{
+		conn: conn, from: addrPort(conn.RemoteAddr()), at: addrPort(conn.LocalAddr()),
+		opened:  func() { limit.Settled(conn) },
+		refused: func() { _ = (wrapconn.Conn{Conn: conn}).SetLinger(0) },
+	})
+}
+
+// carry passes on a connection to a port, or a flow, until it has ended. It has a place among
+// places meanwhile.
+func (o *openPorts) carry(ctx context.Context, p Port, places *underWay, from visitor) {
 	agent := o.g.cfg.AgentName(p.AgentID)
 	label, began := o.g.cfg.Metrics.bounded(agent), time.Now()
-	v := &visit{id: rand.Text(), host: &Host{Name: p.Host, AgentID: p.AgentID, Given: true}, client: hostOnly(conn.RemoteAddr().String())}
+	v := &visit{id: rand.Text(), host: &Host{Name: p.Host, AgentID: p.AgentID, Given: true}, client: from.from.Addr().String()}
 	result := "ok"
-	stream, leave, failed := o.openStream(ctx, p, v, conn)
+	stream, leave, failed := o.openStream(ctx, p, v, places, from)
 	if failed != nil {
 		result = failed.word
-		_ = (wrapconn.Conn{Conn: conn}).SetLinger(0)
-		_ = conn.Close()
+		from.refused()
+		_ = from.conn.Close()
 	}
-	o.g.cfg.Metrics.connections.WithLabelValues(label, result).Inc()
-	o.g.cfg.Log.Debug().Str("requestId", v.id).Str("client", v.client).Int("port", p.Number).Str("agent", agent).Str("failed", v.failed).Msg("connection to a public port")
+	o.g.cfg.Metrics.connections.WithLabelValues(label, p.Protocol, result).Inc()
+	o.g.cfg.Log.Debug().Str("requestId", v.id).Str("client", v.client).Str("protocol", p.Protocol).Int("port", p.Number).Str("agent", agent).Str("failed", v.failed).Msg("connection to a public port")
 	if failed != nil {
 		return
 	}
 	defer leave()
-	limit.Settled(conn)
+	from.opened()
 	counted := func(direction string) func(int) {
-		to := o.g.cfg.Metrics.carried.WithLabelValues(label, direction)
+		to := o.g.cfg.Metrics.carried.WithLabelValues(label, p.Protocol, direction)
 		return func(n int) { to.Add(float64(n)) }
 	}
-	gatewaywire.Relay(ctx, conn, stream, portIdle, counted("in"), counted("out"))
+	gatewaywire.Relay(ctx, from.conn, stream, portIdle, counted("in"), counted("out"))
 	o.g.cfg.Log.Debug().Str("requestId", v.id).Dur("took", time.Since(began)).Msg("connection to a public port ended")
 }
 
 // openStream opens a stream to the App behind a port.
-func (o *openPorts) openStream(ctx context.Context, p Port, v *visit, conn net.Conn) (stream net.Conn, leave func(), refused *failure) {
-	leave, refused = o.g.streams.enter(v)
+func (o *openPorts) openStream(ctx context.Context, p Port, v *visit, places *underWay, from visitor) (stream net.Conn, leave func(), refused *failure) {
+	leave, refused = places.enter(v)
 	if refused != nil {
 		return nil, nil, refused
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	stream, err := o.connect(ctx, gatewaywire.Connection{
-		ID: v.id, Host: p.Host, Port: p.Port, Visitor: addrPort(conn.RemoteAddr()), At: addrPort(conn.LocalAddr()),
+		ID: v.id, Protocol: p.Protocol, Host: p.Host, Port: p.Port, Visitor: from.from, At: from.at,
 	}, p.AgentID)
 	if err != nil {
 		leave()
 		f := failureOf(err)
 		v.failed = f.word
 		return nil, nil, &f
+	}
+	if p.Protocol == gatewaywire.UDP {
+		stream = gatewaywire.Packets(stream)
 	}
 	return stream, leave, nil
 }

@@ -27,24 +27,36 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/freeport"
 )
 
+// home is the address of this machine.
+const home = "127.0.0.1"
+
 // portWorld is a world with a public port that leads to a server of TCP.
 type portWorld struct {
 	*world
-	port int
+	port   int
+	listen string // the address of ports of UDP
+	limits gateway.Limits
 }
 
-func newPortWorld(t *testing.T, serve func(net.Conn)) *portWorld {
+func newPortWorld(t *testing.T, serve func(net.Conn), change ...func(*portWorld)) *portWorld {
 	t.Helper()
 	_, text, err := net.SplitHostPort(freeport.Address(t))
 	require.NoError(t, err)
-	p := &portWorld{}
+	p := &portWorld{listen: home}
 	p.port, err = strconv.Atoi(text)
 	require.NoError(t, err)
+	for _, f := range change {
+		f(p)
+	}
 	p.world = newWorld(t, nil, func(c *gateway.Config) {
-		c.Table.SetOpen(ports.Set{p.port})
+		c.Table.SetOpen(ports.Open{TCP: ports.Set{p.port}, UDP: ports.Set{p.port}})
 		c.Listen = func(ctx context.Context, port int) (net.Listener, error) {
 			return (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		}
+		c.ListenUDP = func(ctx context.Context, port int) (net.PacketConn, error) {
+			return (&net.ListenConfig{}).ListenPacket(ctx, "udp", net.JoinHostPort(p.listen, strconv.Itoa(port)))
+		}
+		c.Limits = p.limits
 		c.Patience.Leave = 50 * time.Millisecond
 	})
 	p.behind(tcpServer(t, serve), nil)
@@ -290,11 +302,11 @@ func TestPorts_InUseByTheMachine(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", p.address())
 	require.NoError(t, err)
 	p.claim("shop", "db")
-	await.Until(t, "the failure is known", func() bool { return p.gateway.PortFailure(p.port) != nil })
+	await.Until(t, "the failure is known", func() bool { return p.gateway.PortFailure(gatewaywire.TCP, p.port) != nil })
 	require.NoError(t, taken.Close())
 	p.gateway.Follow()
 	p.visit()
-	await.Until(t, "it is forgotten", func() bool { return p.gateway.PortFailure(p.port) == nil })
+	await.Until(t, "it is forgotten", func() bool { return p.gateway.PortFailure(gatewaywire.TCP, p.port) == nil })
 }
 
 // A visitor of HTTP cannot open a connection as the gateway does.
@@ -303,7 +315,7 @@ func TestPorts_NoConnectOverHTTP(t *testing.T) {
 	conn := p.connect()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	asks := gatewaywire.Connection{
-		ID: "x", Host: "db.apps.example.com", Port: 5432, Visitor: netip.MustParseAddrPort("192.0.2.1:1"), At: netip.MustParseAddrPort("192.0.2.2:5432"),
+		ID: "x", Protocol: gatewaywire.TCP, Host: "db.apps.example.com", Port: 5432, Visitor: netip.MustParseAddrPort("192.0.2.1:1"), At: netip.MustParseAddrPort("192.0.2.2:5432"),
 	}
 	require.NoError(t, asks.Request().Write(conn))
 	line, err := bufio.NewReader(conn).ReadString('\n')

@@ -44,6 +44,8 @@ type Config struct {
 	TLS *tls.Config
 	// Listen opens a public port that an App has; nil where there are none.
 	Listen func(ctx context.Context, port int) (net.Listener, error)
+	// ListenUDP opens one of UDP. It is there if Listen is.
+	ListenUDP func(ctx context.Context, port int) (net.PacketConn, error)
 	// Own answers requests for the table's own host; nil where there is none.
 	Own http.Handler
 	// Challenge answers ACME's HTTP challenges, and passes other requests on; nil where there are
@@ -94,6 +96,7 @@ type Gateway struct {
 	transport *unsent.Transport
 	requests  *underWay
 	streams   *underWay
+	flows     *underWay
 	prober    *direct.Prober // nil in tunnel mode
 	dial      dialFunc
 	ports     *openPorts
@@ -102,7 +105,7 @@ type Gateway struct {
 // New returns a Gateway.
 func New(cfg Config) *Gateway {
 	cfg.Limits, cfg.Patience = cfg.Limits.WithDefaults(), cfg.Patience.withDefaults()
-	g := &Gateway{cfg: cfg, requests: newUnderWay(cfg.Limits.Requests), streams: newUnderWay(cfg.Limits.Streams)}
+	g := &Gateway{cfg: cfg, requests: newUnderWay(cfg.Limits.Requests), streams: newUnderWay(cfg.Limits.Streams), flows: newUnderWay(cfg.Limits.Flows)}
 	g.dial, g.ports = newHolder(cfg.Dial, cfg.Patience.Start).dialAgent, newOpenPorts(g)
 	g.transport = newTransport(g.dial)
 	g.prober = g.newProber()

@@ -41,7 +41,7 @@ type Table struct {
 
 	known chan struct{} // closed once the table was read
 
-	open ports.Set // that the operator has opened to Apps
+	open ports.Open // that the operator has opened to Apps
 
 	mu    sync.RWMutex
 	hosts map[string]*Host
@@ -64,7 +64,7 @@ func NewTable(s *store.Store, now func() time.Time) *Table {
 }
 
 // SetOpen sets the ports that the operator has opened to Apps. It is called before Refresh.
-func (t *Table) SetOpen(open ports.Set) { t.open = open }
+func (t *Table) SetOpen(open ports.Open) { t.open = open }
 
 // SetOwn gives the gateway a host of its own, which no agent can have. Config.Own answers there.
 func (t *Table) SetOwn(host string) {

@@ -8,9 +8,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 )
 
 // Ruling is what is decided about a claim.
@@ -25,45 +27,31 @@ type Ruling struct {
 
 // Why an App has no port. They do not name others' Apps: agents of several owners read them.
 const (
-	reasonNone  = "the operator has opened no ports of the gateway; have the operator set --gateway-tcp-ports"
+	reasonNone  = "the operator has opened no %s ports of the gateway; have the operator set %s"
 	reasonInUse = "the port is in use by another App; name another publicPort, or leave it out"
-	reasonFull  = "no port of the gateway is free; have the operator open more with --gateway-tcp-ports"
-	reasonShare = "the agent or the namespace has its share of the gateway's ports; have the operator open more with --gateway-tcp-ports, or remove some"
+	reasonFull  = "no %s port of the gateway is free; have the operator open more with %s"
+	reasonShare = "the agent or the namespace has its share of the gateway's %s ports; have the operator open more with %s, or remove some"
 )
 
 // Settle decides about all claims. open are the ports that the operator has opened. A claim that is
-// younger changes nothing about an older one.
-func Settle(claims []store.PortClaim, open Set) []Ruling {
+// younger changes nothing about an older one. Ports of TCP and of UDP have nothing to do with each
+// other.
+func Settle(claims []store.PortClaim, open Open) []Ruling {
 	claims = slices.Clone(claims)
 	slices.SortFunc(claims, older)
-	taken := &shares{open: len(open), by: map[string]int{}, ports: map[int]*store.PortClaim{}}
-	rulings := make([]Ruling, len(claims))
-	for i, c := range claims {
-		r := Ruling{PortClaim: c}
-		holder := taken.ports[c.Public()]
-		switch {
-		case len(open) == 0:
-			r.Reason = reasonNone
-		case c.Public() == 0:
-			r.Reason = reasonFull
-		case !open.Has(c.Public()):
-			r.Reason = fmt.Sprintf("the operator has not opened port %d; leave publicPort out, or name one of %s", c.Public(), shortened(open))
-		case holder != nil:
-			r.Reason, r.Holder = reasonInUse, holder
-		case !taken.has(c):
-			r.Reason = reasonShare
-		default:
-			r.Served = true
-			taken.take(&claims[i])
+	taken := map[string]*shares{gatewaywire.TCP: newShares(open.TCP), gatewaywire.UDP: newShares(open.UDP)}
+	rulings := make([]Ruling, 0, len(claims))
+	for i := range claims {
+		if of := taken[claims[i].Protocol]; of != nil {
+			rulings = append(rulings, of.settle(&claims[i]))
 		}
-		rulings[i] = r
 	}
 	return rulings
 }
 
 func older(a, b store.PortClaim) int {
 	return cmp.Or(a.ClaimedAt.Compare(b.ClaimedAt), cmp.Compare(a.AgentID, b.AgentID), cmp.Compare(a.Namespace, b.Namespace),
-		cmp.Compare(a.App, b.App), cmp.Compare(a.Port, b.Port))
+		cmp.Compare(a.App, b.App), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol))
 }
 
 // maxShown bounds the ports in a reason.
@@ -77,16 +65,43 @@ func shortened(open Set) string {
 	return text
 }
 
-// shares counts ports. An agent, and a namespace of it, get at most twice as many as are free, as
-// limit.NewFairShares does. So one that has none finds one, however many the others want.
+// shares counts ports of one protocol. An agent, and a namespace of it, get at most twice as many as
+// are free, as limit.NewFairShares does. So one that has none finds one, however many the others
+// want.
 type shares struct {
-	open  int
+	open  Set
 	by    map[string]int
 	ports map[int]*store.PortClaim
 }
 
+func newShares(open Set) *shares {
+	return &shares{open, map[string]int{}, map[int]*store.PortClaim{}}
+}
+
+// settle decides about a claim after all that are older.
+func (s *shares) settle(c *store.PortClaim) Ruling {
+	r, flag := Ruling{PortClaim: *c}, "--gateway-"+strings.ToLower(c.Protocol)+"-ports"
+	holder := s.ports[c.Public()]
+	switch {
+	case len(s.open) == 0:
+		r.Reason = fmt.Sprintf(reasonNone, c.Protocol, flag)
+	case c.Public() == 0:
+		r.Reason = fmt.Sprintf(reasonFull, c.Protocol, flag)
+	case !s.open.Has(c.Public()):
+		r.Reason = fmt.Sprintf("the operator has not opened port %d of %s; leave publicPort out, or name one of %s", c.Public(), c.Protocol, shortened(s.open))
+	case holder != nil:
+		r.Reason, r.Holder = reasonInUse, holder
+	case !s.has(*c):
+		r.Reason = fmt.Sprintf(reasonShare, c.Protocol, flag)
+	default:
+		r.Served = true
+		s.take(c)
+	}
+	return r
+}
+
 func (s *shares) has(c store.PortClaim) bool {
-	free := s.open - len(s.ports)
+	free := len(s.open) - len(s.ports)
 	return s.by[c.AgentID] < 2*free && s.by[c.AgentID+"/"+c.Namespace] < 2*free
 }
 
@@ -98,8 +113,17 @@ func (s *shares) take(c *store.PortClaim) {
 
 // Choose gives the agent's claims that name no port one that is free, and returns those that it has
 // changed. A port that was chosen stays, unless the operator has closed it or another App has it.
-func Choose(claims []store.PortClaim, agentID string, open Set) (changed []store.PortClaim) {
+func Choose(claims []store.PortClaim, agentID string, open Open) (changed []store.PortClaim) {
 	rulings := Settle(claims, open)
+	for _, protocol := range []string{gatewaywire.TCP, gatewaywire.UDP} {
+		changed = append(changed, choose(rulings, agentID, protocol, open.Of(protocol))...)
+	}
+	return changed
+}
+
+// choose is Choose for one protocol.
+func choose(all []Ruling, agentID, protocol string, open Set) (changed []store.PortClaim) {
+	rulings := slices.DeleteFunc(slices.Clone(all), func(r Ruling) bool { return r.Protocol != protocol })
 	served, named := map[int]bool{}, map[int]bool{}
 	for _, r := range rulings {
 		served[r.Public()] = served[r.Public()] || r.Served

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ports"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 )
 
 func at(second int) time.Time { return time.Unix(int64(second), 0) }
@@ -54,17 +55,17 @@ func FuzzParseSet(f *testing.F) {
 }
 
 func TestSettle(t *testing.T) {
-	range10 := open(t, "20000-20009")
+	range10 := ports.Open{TCP: open(t, "20000-20009")}
 	for name, c := range map[string]struct {
-		open   ports.Set
+		open   ports.Open
 		claims []store.PortClaim
 		served []bool
 		reason string // of the last one
 	}{
-		"nothing is open": {nil, []store.PortClaim{claim("a", "n", "x", 20000, 1)}, []bool{false}, "--gateway-tcp-ports"},
+		"nothing is open": {ports.Open{}, []store.PortClaim{claim("a", "n", "x", 20000, 1)}, []bool{false}, "--gateway-tcp-ports"},
 		"within":          {range10, []store.PortClaim{claim("a", "n", "x", 20000, 1)}, []bool{true}, ""},
-		"outside":         {range10, []store.PortClaim{claim("a", "n", "x", 22, 1)}, []bool{false}, "has not opened port 22; leave publicPort out, or name one of 20000-20009"},
-		"none chosen yet": {range10, []store.PortClaim{claim("a", "n", "x", 0, 1)}, []bool{false}, "no port of the gateway is free"},
+		"outside":         {range10, []store.PortClaim{claim("a", "n", "x", 22, 1)}, []bool{false}, "has not opened port 22 of TCP; leave publicPort out, or name one of 20000-20009"},
+		"none chosen yet": {range10, []store.PortClaim{claim("a", "n", "x", 0, 1)}, []bool{false}, "no TCP port of the gateway is free"},
 		"the older keeps it": {range10, []store.PortClaim{claim("b", "n", "secret-app", 20000, 1), claim("a", "n", "x", 20000, 2)},
 			[]bool{true, false}, "in use by another App"},
 	} {
@@ -84,9 +85,24 @@ func TestSettle(t *testing.T) {
 	assert.Equal(t, "y", held.Holder.App, "the operator sees who")
 }
 
+// TestSettle_Protocols: a number of TCP and the same of UDP are two ports, each of which one App has.
+func TestSettle_Protocols(t *testing.T) {
+	both := ports.Open{TCP: open(t, "53"), UDP: open(t, "53,5353")}
+	tcp, udp, chosen := claim("a", "n", "x", 53, 1), claim("b", "n", "y", 53, 2), claim("b", "n", "z", 0, 3)
+	udp.Protocol, chosen.Protocol = gatewaywire.UDP, gatewaywire.UDP
+	rulings := ports.Settle([]store.PortClaim{tcp, udp}, both)
+	assert.True(t, rulings[0].Served)
+	assert.True(t, rulings[1].Served, rulings[1].Reason)
+	changed := ports.Choose([]store.PortClaim{tcp, udp, chosen}, "b", both)
+	require.Len(t, changed, 1)
+	assert.Equal(t, 5353, changed[0].Chosen)
+	none := ports.Settle([]store.PortClaim{udp}, ports.Open{TCP: both.TCP})[0]
+	assert.Contains(t, none.Reason, "no UDP ports of the gateway; have the operator set --gateway-udp-ports")
+}
+
 // An agent that names all ports leaves some to others, and so does a namespace of it.
 func TestSettle_Shares(t *testing.T) {
-	set := open(t, "20000-20029")
+	set := ports.Open{TCP: open(t, "20000-20029")}
 	served := func(claims []store.PortClaim, agent string) (n int) {
 		for _, r := range ports.Settle(claims, set) {
 			if r.Served && r.AgentID == agent {
@@ -106,7 +122,7 @@ func TestSettle_Shares(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	set := open(t, "20000-20003")
+	set := ports.Open{TCP: open(t, "20000-20003")}
 	claims := []store.PortClaim{claim("a", "n", "x", 0, 1), claim("b", "n", "y", 20000, 2), claim("b", "n", "z", 0, 3)}
 	changed := ports.Choose(claims, "a", set)
 	require.Len(t, changed, 1)
@@ -117,15 +133,15 @@ func TestChoose(t *testing.T) {
 	require.Len(t, changed, 1)
 	assert.Equal(t, 20002, changed[0].Chosen)
 
-	changed = ports.Choose(claims, "a", open(t, "30000"))
+	changed = ports.Choose(claims, "a", ports.Open{TCP: open(t, "30000")})
 	require.Len(t, changed, 1)
 	assert.Equal(t, 30000, changed[0].Chosen, "the operator has closed the one before")
-	assert.Empty(t, ports.Choose(claims, "a", nil)[0].Chosen)
+	assert.Empty(t, ports.Choose(claims, "a", ports.Open{})[0].Chosen)
 }
 
 // Apps that name ports without getting them keep none from others.
 func TestChoose_NamedInVain(t *testing.T) {
-	set := open(t, "20000-20002")
+	set := ports.Open{TCP: open(t, "20000-20002")}
 	var claims []store.PortClaim
 	for i := range 3 {
 		claims = append(claims, claim("a", "n", "x"+strconv.Itoa(i), 20000+i, 1))

@@ -5,13 +5,29 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 )
 
 // maxSet bounds how many ports of a protocol an operator opens: each has a listener while it is in
 // use.
 const maxSet = 10000
 
-// Set are the ports that the operator lets Apps have, in order. It is a pflag.Value.
+// Open are the ports that the operator lets Apps have.
+type Open struct{ TCP, UDP Set }
+
+// Of returns the ports of a protocol of gatewaywire.
+func (o Open) Of(protocol string) Set {
+	if protocol == gatewaywire.UDP {
+		return o.UDP
+	}
+	return o.TCP
+}
+
+// Any reports whether there are any.
+func (o Open) Any() bool { return len(o.TCP)+len(o.UDP) > 0 }
+
+// Set are ports of one protocol, in order. It is a pflag.Value.
 type Set []int
 
 // ParseSet reads ports and ranges, as 20000-20099,5432. An empty text is none.

@@ -64,7 +64,7 @@ type List struct {
 
 // Of returns the routes of an agent, or of all if the ID is empty.
 // open are the ports that the operator has opened to Apps.
-func Of(ctx context.Context, s *store.Store, only string, open ports.Set, now time.Time) (List, error) {
+func Of(ctx context.Context, s *store.Store, only string, open ports.Open, now time.Time) (List, error) {
 	known, err := readState(ctx, s, open)
 	if err != nil {
 		return List{}, err
@@ -93,7 +93,7 @@ type publicState struct {
 	failed map[string]store.CertificateFailure // by host
 }
 
-func readState(ctx context.Context, s *store.Store, open ports.Set) (known publicState, err error) {
+func readState(ctx context.Context, s *store.Store, open ports.Open) (known publicState, err error) {
 	if known.routes, err = s.Routes(ctx); err != nil {
 		return known, err
 	}

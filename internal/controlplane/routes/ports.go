@@ -80,7 +80,7 @@ func (r *Registry) portsOf(ctx context.Context, agentID string) (list []controla
 			Served: p.Served, Reason: p.Reason,
 		}
 		if status.Served && r.Listens != nil {
-			if reason := r.Listens(p.Public()); reason != "" {
+			if reason := r.Listens(p.Protocol, p.Public()); reason != "" {
 				status.Served, status.Reason = false, reason
 			}
 		}

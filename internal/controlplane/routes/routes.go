@@ -25,7 +25,7 @@ type Registry struct {
 	store     *store.Store
 	directory discovery.Directory
 	domain    string // below which Apps have hosts; empty without a gateway
-	open      ports.Set
+	open      ports.Open
 	now       func() time.Time
 	// OnRoutes is called when routes have changed; nil without a gateway.
 	OnRoutes func()
@@ -37,12 +37,12 @@ type Registry struct {
 	Reach func(agentID, host string) (state, reason string)
 	// Listens returns why the gateway does not listen at a port that an App has; nil if others
 	// serve the public.
-	Listens func(port int) (reason string)
+	Listens func(protocol string, port int) (reason string)
 }
 
 // New returns the registry of routes; domain is the gateway's, and open are the ports that the
 // operator has opened to Apps.
-func New(s *store.Store, d discovery.Directory, domain string, open ports.Set, now func() time.Time) *Registry {
+func New(s *store.Store, d discovery.Directory, domain string, open ports.Open, now func() time.Time) *Registry {
 	return &Registry{store: s, directory: d, domain: domain, open: open, now: now}
 }
 

@@ -9,7 +9,7 @@ import (
 // PortClaim is a public port that an agent wants for an App.
 type PortClaim struct {
 	AgentID, Namespace, App string
-	// Protocol is TCP, and Port the one of the App's Service.
+	// Protocol is TCP or UDP, and Port the one of the App's Service.
 	Protocol string
 	Port     int
 	// Host is the App's below the gateway's domain.
@@ -36,7 +36,7 @@ type portTable struct{ table }
 // PortClaims lists the claims of all agents that are not revoked, the oldest first.
 func (q portTable) PortClaims(ctx context.Context) ([]PortClaim, error) {
 	return all(ctx, q.q, scanPort, `SELECT `+portColumns+` FROM port_claims WHERE `+ofLiveAgents+`
-		ORDER BY claimed_at, agent_id, namespace, app, port`)
+		ORDER BY claimed_at, agent_id, namespace, app, port, protocol`)
 }
 
 // PutPortClaims replaces the claims of an agent, and changes the revision of its routes.

@@ -45,7 +45,7 @@ func App(s runnerapi.AppSpec) runnerapi.ObjectIntent {
 			in.Public = "ingress.public"
 		}
 		for n, p := range s.Ingress.Ports {
-			in.Ports = append(in.Ports, runnerapi.PortIntent{Field: fmt.Sprintf("ingress.ports[%d]", n), Port: p.PublicPort})
+			in.Ports = append(in.Ports, runnerapi.PortIntent{Field: fmt.Sprintf("ingress.ports[%d]", n), Port: p.PublicPort, Protocol: cmp.Or(p.Protocol, "TCP")})
 		}
 		in.Protected, in.SignedIn = s.Ingress.Protects(), s.Ingress.SignsIn()
 		in.Annotations = named("ingress.annotations", s.Ingress.Annotations)

@@ -37,6 +37,7 @@ type SpecFlags struct {
 	tlsSecret  string
 	public     bool
 	publicTCP  []string
+	publicUDP  []string
 	allowFrom  []string
 	basicAuth  string
 	signIn     runnerapi.SignIn
@@ -60,6 +61,7 @@ func (f *SpecFlags) add(cmd *cobra.Command) {
 	fl.BoolVar(&f.asRoot, "run-as-root", false, "let the image run as root, with the capabilities that most such images expect (security.allowRoot and addCapabilities)")
 	fl.StringArrayVar(&f.hosts, "host", nil, "host name of yours at which the gateway or the cluster's ingress serves the first port, as HOST[/PATH]; may be repeated")
 	fl.StringArrayVar(&f.publicTCP, "public-tcp", nil, "port of the control plane's gateway that leads to a port of the App, for what is not HTTP, as PORT[:PUBLIC-PORT]; may be repeated")
+	fl.StringArrayVar(&f.publicUDP, "public-udp", nil, "the same for a port of UDP, as PORT[:PUBLIC-PORT]; may be repeated")
 	fl.StringArrayVar(&f.allowFrom, "allow-from", nil, "let in visitors from this address or network alone, as 203.0.113.0/24; may be repeated")
 	fl.StringVar(&f.basicAuth, "basic-auth-secret", "", "let in visitors with a user and password alone; the Secret's key auth has a file that htpasswd wrote")
 	fl.StringArrayVar(&f.signIn.Emails, "sign-in-email", nil, "let in visitors who sign in with this address, as anna@example.com or *@example.com; may be repeated")
@@ -230,10 +232,10 @@ func (f *SpecFlags) applyHosts(spec *runnerapi.AppSpec) error {
 		return errors.New("--tls-secret: of which host? Give --host")
 	}
 	guarded := len(f.allowFrom) > 0 || f.basicAuth != "" || f.tokens != "" || f.signsIn()
-	if guarded && spec.Ingress == nil && len(f.hosts)+len(f.publicTCP) == 0 && !f.public {
-		return errors.New("--allow-from, --basic-auth-secret, --sign-in-email, --sign-in-group, --sign-in-secret and --service-tokens-secret: of what? Give --public, --host or --public-tcp")
+	if guarded && spec.Ingress == nil && len(f.hosts)+len(f.publicTCP)+len(f.publicUDP) == 0 && !f.public {
+		return errors.New("--allow-from, --basic-auth-secret, --sign-in-email, --sign-in-group, --sign-in-secret and --service-tokens-secret: of what? Give --public, --host, --public-tcp or --public-udp")
 	}
-	if len(f.hosts)+len(f.publicTCP) == 0 && !f.public && !guarded {
+	if len(f.hosts)+len(f.publicTCP)+len(f.publicUDP) == 0 && !f.public && !guarded {
 		return nil
 	}
 	ingress := runnerapi.Ingress{}
@@ -249,20 +251,37 @@ func (f *SpecFlags) applyHosts(spec *runnerapi.AppSpec) error {
 		host.TLSSecret = f.tlsSecret
 		ingress.Hosts = append(ingress.Hosts, host)
 	}
-	if len(f.publicTCP) > 0 {
-		ingress.Ports = nil
-	}
-	for _, s := range f.publicTCP {
-		port, err := appform.ParsePublicPort(s)
-		if err != nil {
-			return fmt.Errorf("--public-tcp %s: %w", s, err)
-		}
-		ingress.Ports = append(ingress.Ports, port)
+	if err := f.applyPublicPorts(&ingress); err != nil {
+		return err
 	}
 	if guarded {
 		ingress.Visitors = f.visitors(ingress.Visitors)
 	}
 	spec.Ingress = &ingress
+	return nil
+}
+
+// applyPublicPorts replaces the public ports of a file with those of flags.
+func (f *SpecFlags) applyPublicPorts(ingress *runnerapi.Ingress) error {
+	if len(f.publicTCP)+len(f.publicUDP) > 0 {
+		ingress.Ports = nil
+	}
+	for _, of := range []struct {
+		flag, protocol string
+		values         []string
+	}{{"--public-tcp", "", f.publicTCP}, {"--public-udp", "UDP", f.publicUDP}} {
+		for _, s := range of.values {
+			port, err := appform.ParsePublicPort(s)
+			if err == nil && port.Protocol != "" {
+				err = errors.New("the flag names the protocol; leave it out here")
+			}
+			if err != nil {
+				return fmt.Errorf("%s %s: %w", of.flag, s, err)
+			}
+			port.Protocol = of.protocol
+			ingress.Ports = append(ingress.Ports, port)
+		}
+	}
 	return nil
 }
 

@@ -22,8 +22,8 @@ func NewRoutes(a *cmdutil.CLI) *cobra.Command {
 		Use:   "routes [AGENT]",
 		Short: "List the public hosts of what runs in an agent's cluster",
 		Long: `List the hosts and paths at which the public reaches what the agent manages, through the control
-plane's gateway. Apps have them by --public, --host or --public-tcp, charts and manifests by their
-Ingresses and HTTPRoutes. PATH has the conditions of an HTTPRoute, too.
+plane's gateway. Apps have them by --public, --host, --public-tcp or --public-udp, charts and
+manifests by their Ingresses and HTTPRoutes. PATH has the conditions of an HTTPRoute, too.
 
 STATE is serving, or suspended for the REASON. CERTIFICATE is that of the gateway for the host.`,
 		Example:           "  pipeops-runner routes shop\n  pipeops-runner routes shop -o json",
