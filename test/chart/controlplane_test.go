@@ -85,7 +85,14 @@ func TestControlPlaneChart_Gateway(t *testing.T) {
 	assert.Len(t, field[[]any](t, open[service], "spec", "ports"), 6)
 	assert.EqualValues(t, 20002, field[[]any](t, open[service], "spec", "ports")[5].(map[string]any)["targetPort"])
 	ports = field[[]any](t, open["NetworkPolicy pipeops-controlplane"], "spec", "ingress")[0].(map[string]any)["ports"]
-	assert.Equal(t, map[string]any{"port": 20000.0, "endPort": 20002.0}, ports.([]any)[6])
+	assert.Equal(t, map[string]any{"port": 20000.0, "endPort": 20002.0, "protocol": "TCP"}, ports.([]any)[6])
+
+	open = render(t, controlChart, "gateway.yaml", "--set", "gateway.tcpPorts={53},gateway.udpPorts={53,20000-20001}")
+	assert.Equal(t, "53,20000-20001", field[map[string]any](t, open["ConfigMap pipeops-controlplane"], "data")["PIPEOPS_GATEWAY_UDP_PORTS"])
+	assert.Equal(t, map[string]any{"name": "tcp-53", "port": 53.0, "protocol": "TCP", "targetPort": 53.0}, field[[]any](t, open[service], "spec", "ports")[2])
+	assert.Equal(t, map[string]any{"name": "udp-53", "port": 53.0, "protocol": "UDP", "targetPort": 53.0}, field[[]any](t, open[service], "spec", "ports")[3])
+	ports = field[[]any](t, open["NetworkPolicy pipeops-controlplane"], "spec", "ingress")[0].(map[string]any)["ports"]
+	assert.Equal(t, map[string]any{"port": 20000.0, "endPort": 20001.0, "protocol": "UDP"}, ports.([]any)[7])
 
 	updated := render(t, controlChart, "gateway.yaml", "--set", "gateway.dnsUpdates.server=ns1.example.com:53,gateway.dnsUpdates.existingSecret=tsig")
 	settings = field[map[string]any](t, updated["ConfigMap pipeops-controlplane"], "data")
@@ -185,6 +192,7 @@ func TestControlPlaneChart_RefusesWrongValues(t *testing.T) {
 		{"gateway.dnsUpdates.provider=other", "/gateway/dnsUpdates/provider"},
 		{"gateway.tcpPorts[0]=5432/udp", "/gateway/tcpPorts/0"},
 		{"gateway.tcpPorts[0]=70000", "/gateway/tcpPorts/0"},
+		{"gateway.udpPorts[0]=0", "/gateway/udpPorts/0"},
 		{"gateway.domain=apps.example.com,gateway.eab.keyId=k1", "gateway.eab.existingSecret"},
 		{"gateway.domain=apps.example.com,gateway.apart.enabled=true", "gateway.apart.enabled: needs database.existingSecret and sharedCA.existingSecret"},
 		{"gateway.apart.enabled=true", "gateway.apart.enabled: needs gateway.domain"},

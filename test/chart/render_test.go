@@ -174,6 +174,7 @@ func TestChart_NarrowsEgress(t *testing.T) {
 	assert.Equal(t, []any{dns, map[string]any{"to": networks, "ports": ports}}, rules("egress.yaml"))
 	assert.Equal(t, []any{dns, map[string]any{"to": networks}}, rules("egress.yaml", "--set", "networkPolicy.egress.ports=null"))
 	assert.Equal(t, []any{dns, map[string]any{"ports": ports}}, rules("egress.yaml", "--set", "networkPolicy.egress.networks=null"))
+	assert.Equal(t, []any{dns, map[string]any{"to": networks, "ports": []any{port("TCP", 6443), port("UDP", 5353)}}}, rules("egress.yaml", "--set", "networkPolicy.egress.ports={6443,5353/udp}"))
 }
 
 // TestChart_SelfUpdateOffByDefault: self-update and its right are off.

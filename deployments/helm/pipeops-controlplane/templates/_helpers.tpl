@@ -118,10 +118,13 @@ PIPEOPS_BROKER_CA: /etc/pipeops/broker/{{ . }}
 - port: http3
   protocol: UDP
 {{- end }}
-{{- range .tcpPorts }}
+{{- range $protocol, $open := dict "TCP" .tcpPorts "UDP" .udpPorts }}
+{{- range $open }}
 {{- $range := toString . | splitList "-" }}
 - port: {{ first $range }}
   endPort: {{ last $range }}
+  protocol: {{ $protocol }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -187,6 +190,9 @@ PIPEOPS_GATEWAY_RESOLVER: {{ join "," . | quote }}
 {{- end }}
 {{- with .tcpPorts }}
 PIPEOPS_GATEWAY_TCP_PORTS: {{ join "," . | quote }}
+{{- end }}
+{{- with .udpPorts }}
+PIPEOPS_GATEWAY_UDP_PORTS: {{ join "," . | quote }}
 {{- end }}
 {{- with .eab }}
 {{- if .keyId }}
