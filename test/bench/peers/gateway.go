@@ -24,6 +24,7 @@ type gateway struct {
 	Rounds   int           `flag:"rounds" usual:"40" short:"2" help:"rounds in which the ways take turns"`
 	Duration time.Duration `flag:"measure" usual:"250ms" help:"how long each way is measured in a round"`
 	Bulk     time.Duration `flag:"bulk" usual:"300ms" help:"how long a bulk transfer continues, about"`
+	Packets  time.Duration `flag:"packets" usual:"10s" short:"1s" help:"how long each way carries datagrams"`
 	Hosts    int           `flag:"hosts" usual:"5000" short:"500" help:"hosts in the table, 50 on each agent"`
 	Changes  int           `flag:"changes" usual:"90" short:"3" help:"changed routes, each on another agent"`
 
@@ -31,6 +32,7 @@ type gateway struct {
 	dir      string
 	visitors []*contender
 	ports    []*contender // to the App's port
+	packets  []*contender // to the App's port of UDP
 	signedIn *http.Client // a visitor of the tunnel who has a session
 	runner   *http.Client
 	results  results
@@ -46,6 +48,10 @@ const (
 	floodStart   = time.Second / 2
 	hostsOfAgent = 50
 	appAddress   = "127.0.68.1:4000"
+	// echoAddress is the App's port of UDP, and packetsPerSecond what each way carries to it and
+	// back.
+	echoAddress      = "127.0.68.1:4001"
+	packetsPerSecond = 5000
 )
 
 func (b *gateway) Measure(ctx context.Context, r *run.Run) {
@@ -54,6 +60,7 @@ func (b *gateway) Measure(ctx context.Context, r *run.Run) {
 	r.Step(fmt.Sprintf("requests and bulk, %d rounds in turns", b.Rounds), func() { b.measureWays(ctx) })
 	r.Step(fmt.Sprintf("visitors who are signed in, %d rounds", b.Rounds), func() { b.measureSignIn(ctx) })
 	r.Step(fmt.Sprintf("bulk at a port, %d rounds", b.Rounds), func() { b.measurePorts(ctx) })
+	r.Step(fmt.Sprintf("datagrams at a port for %s", b.Packets), func() { b.measurePackets(ctx) })
 	r.Step(fmt.Sprintf("beside a flood, %d rounds", b.Rounds), func() { b.measureBeside(ctx) })
 	r.Step(fmt.Sprintf("%d changes of a table of %d hosts, beside visitors", b.Changes, b.Hosts), func() { b.measureChanges(ctx) })
 	for _, p := range []way.Protocol{way.HTTP1, way.HTTP2} {
@@ -70,6 +77,8 @@ func (b *gateway) Measure(ctx context.Context, r *run.Run) {
 		r.Add("gateway.tcp."+direction, b.results.ratio(at(way.PortOurs), at(way.PortDirect), "port."+direction))
 		r.Add("gateway.tcp.frp."+direction, b.results.ratio(at(way.PortOurs), at(way.PortFRP), "port."+direction))
 	}
+	r.Add("gateway.udp.lost", b.results.samples[row{way.PacketsOurs, way.HTTP1}]["lost"][0])
+	r.Add("gateway.udp.frp.lost", b.results.samples[row{way.PacketsFRP, way.HTTP1}]["lost"][0])
 	for _, what := range []string{"runner", "host"} {
 		r.Add("gateway."+what+".p99", run.Ratio(ours[what+".p99.through"], ours[what+".p99.past"]))
 	}
@@ -81,6 +90,11 @@ func (b *gateway) begin(ctx context.Context) {
 		i := startInstance(b.Run, w, b.dir, appAddress, 0)
 		b.ports = append(b.ports, &contender{row{w.Name, way.HTTP1}, i, way.Plain(i.at.Public)})
 	}
+	for _, w := range way.ToPackets() {
+		i := startInstance(b.Run, w, b.dir, echoAddress, 0)
+		b.packets = append(b.packets, &contender{row{w.Name, way.HTTP1}, i, nil})
+	}
+	load.Echo(ctx, echoAddress)
 	b.OnClose(startProcess(b.dir, "app", roleCommand, roleApp, appAddress).Kill)
 	for _, w := range way.ToApps() {
 		i := startInstance(b.Run, w, b.dir, appAddress, 0)
@@ -134,6 +148,14 @@ func (b *gateway) measurePorts(ctx context.Context) {
 			}
 		}
 	})
+}
+
+// measurePackets counts the datagrams that do not come back, of new flows.
+func (b *gateway) measurePackets(ctx context.Context) {
+	for _, c := range b.packets {
+		c.awaitPackets(ctx)
+		b.results.add(c.row, "lost", float64(load.Packets(ctx, c.at.Public, packetsPerSecond, b.Packets)))
+	}
 }
 
 // measureBeside compares the p99 of a Runner's commands, and of a host, beside a flood of another

@@ -95,13 +95,28 @@ func (i *instance) await(ctx context.Context, client *http.Client, url string) {
 		ctx, cancel := context.WithTimeout(ctx, askFor)
 		defer cancel()
 		defer client.CloseIdleConnections()
-		for _, p := range []*harness.Program{i.agent, i.relay} {
-			if p != nil && !p.Running() {
-				run.Failf("%s has a side that ended; its last lines:\n%s", i.way.Name, p.LastLines(8))
-			}
-		}
+		i.checkSides()
 		load.Get(ctx, client, url+load.PathSmall)
 	})
+}
+
+// awaitPackets waits until a datagram to a port comes back.
+func (i *instance) awaitPackets(ctx context.Context) {
+	i.Await(ctx, upTimeout, askEvery, func() {
+		i.checkSides()
+		if !load.Answers(ctx, i.at.Public) {
+			run.Failf("%s returns no datagram", i.way.Name)
+		}
+	})
+}
+
+// checkSides fails if a side has ended.
+func (i *instance) checkSides() {
+	for _, p := range []*harness.Program{i.agent, i.relay} {
+		if p != nil && !p.Running() {
+			run.Failf("%s has a side that ended; its last lines:\n%s", i.way.Name, p.LastLines(8))
+		}
+	}
 }
 
 // row names a contender.

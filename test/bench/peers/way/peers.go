@@ -27,26 +27,40 @@ func frpRelay(ctx context.Context, at Place) {
 }
 
 func frpAgent(ctx context.Context, at Place) {
-	together(func() error { return serveAt(ctx, at.Local, at.Dir) }, func() error { return frpProxy(ctx, at) })
+	together(func() error { return serveAt(ctx, at.Local, at.Dir) }, func() error { return frpProxy(ctx, at, frpTCP(at)) })
 }
 
 // frpPort is frp's way to an App's port.
 func frpPort(ctx context.Context, at Place) {
-	together(func() error { return frpProxy(ctx, at) })
+	together(func() error { return frpProxy(ctx, at, frpTCP(at)) })
 }
 
-// frpProxy runs the client of a proxy of TCP.
-func frpProxy(ctx context.Context, at Place) error {
-	log.InitLogger("console", "error", 1, true)
-	cfg := &v1.ClientCommonConfig{User: frpUser, LoginFailExit: new(false)}
-	cfg.ServerAddr, _ = split(at.Via)
-	cfg.ServerPort = number(at.Via)
-	run.Check(cfg.Complete())
+// frpPackets is frp's way to an App's port of UDP.
+func frpPackets(ctx context.Context, at Place) {
+	proxy := &v1.UDPProxyConfig{}
+	proxy.Name, proxy.Type = frpUser, string(v1.ProxyTypeUDP)
+	proxy.LocalIP, _ = split(at.Local)
+	proxy.LocalPort, proxy.RemotePort = number(at.Local), number(at.Public)
+	proxy.Complete()
+	together(func() error { return frpProxy(ctx, at, proxy) })
+}
+
+func frpTCP(at Place) v1.ProxyConfigurer {
 	proxy := &v1.TCPProxyConfig{}
 	proxy.Name, proxy.Type = frpUser, string(v1.ProxyTypeTCP)
 	proxy.LocalIP, _ = split(at.Local)
 	proxy.LocalPort, proxy.RemotePort = number(at.Local), number(at.Public)
 	proxy.Complete()
+	return proxy
+}
+
+// frpProxy runs the client of a proxy.
+func frpProxy(ctx context.Context, at Place, proxy v1.ProxyConfigurer) error {
+	log.InitLogger("console", "error", 1, true)
+	cfg := &v1.ClientCommonConfig{User: frpUser, LoginFailExit: new(false)}
+	cfg.ServerAddr, _ = split(at.Via)
+	cfg.ServerPort = number(at.Via)
+	run.Check(cfg.Complete())
 	proxies := source.NewConfigSource()
 	run.Check(proxies.ReplaceAll([]v1.ProxyConfigurer{proxy}, nil))
 	svc := run.Must(client.NewService(client.ServiceOptions{Common: cfg, ConfigSourceAggregator: source.NewAggregator(proxies)}))

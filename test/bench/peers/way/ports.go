@@ -20,11 +20,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/bench/run"
 )
 
-// The ways from a visitor to an App's port of TCP.
+// The ways from a visitor to an App's port of TCP, and of UDP.
 const (
-	PortOurs   = "gateway-tcp"
-	PortFRP    = "frp-tcp"
-	PortDirect = "direct-tcp" // the relay connects to the App by itself, as GatewayDirect does
+	PortOurs    = "gateway-tcp"
+	PortFRP     = "frp-tcp"
+	PortDirect  = "direct-tcp" // the relay connects to the App by itself, as GatewayDirect does
+	PacketsOurs = "gateway-udp"
+	PacketsFRP  = "frp-udp"
 )
 
 // appPort is the port of the App's Service. Nothing listens there: the agent leads it to the App.
@@ -34,8 +36,16 @@ const appPort = 80
 func ToPorts() []Way {
 	return []Way{
 		{PortDirect, portDirect, func(ctx context.Context, _ Place) { <-ctx.Done() }},
-		{PortOurs, portRelay, portAgent},
+		{PortOurs, portRelay(gatewaywire.TCP), portAgent(gatewaywire.TCP)},
 		{PortFRP, frpRelay, frpPort},
+	}
+}
+
+// ToPackets returns the ways to an App's port of UDP.
+func ToPackets() []Way {
+	return []Way{
+		{PacketsOurs, portRelay(gatewaywire.UDP), portAgent(gatewaywire.UDP)},
+		{PacketsFRP, frpRelay, frpPackets},
 	}
 }
 
@@ -56,23 +66,26 @@ func Plain(address string) *http.Client {
 	return &http.Client{Transport: t}
 }
 
-// portRelay is a gateway with one public port, at Place.Public.
-func portRelay(ctx context.Context, at Place) {
-	tunnels, serve := edgeAndTunnel(ctx, at, at.Runners)
-	together(append(serve, func() error { return servePort(ctx, at, tunnels.DialPublic) })...)
+// portRelay is a gateway with one public port of a protocol, at Place.Public.
+func portRelay(protocol string) func(context.Context, Place) {
+	return func(ctx context.Context, at Place) {
+		tunnels, serve := edgeAndTunnel(ctx, at, at.Runners)
+		together(append(serve, func() error { return servePort(ctx, at, protocol, tunnels.DialPublic) })...)
+	}
 }
 
-func servePort(ctx context.Context, at Place, dial func(context.Context, string) (net.Conn, error)) error {
-	file, now := run.Must(store.Open(ctx, filepath.Join(at.Dir, "ports.db"))), time.Now()
+func servePort(ctx context.Context, at Place, protocol string, dial func(context.Context, string) (net.Conn, error)) error {
+	file, now := run.Must(store.Open(ctx, filepath.Join(at.Dir, protocol+"-ports.db"))), time.Now()
 	table := gateway.NewTable(file, time.Now)
-	table.SetOpen(ports.Set{number(at.Public)})
+	open := ports.Set{number(at.Public)}
+	table.SetOpen(ports.Open{TCP: open, UDP: open})
 	run.Check(file.InsertAgent(ctx, store.Agent{ID: AgentID, Name: AgentID, ClusterUID: AgentID, State: "online", RegisteredAt: now}))
 	run.Check(file.Update(ctx, func(tx *store.Tx) error {
 		if err := tx.PutRoutes(ctx, AgentID, nil, store.RouteSet{Digest: "bench", At: now}); err != nil {
 			return err
 		}
 		return tx.PutPortClaims(ctx, AgentID, []store.PortClaim{{
-			Namespace: "bench", App: "app", Protocol: gatewaywire.TCP, Port: appPort, Host: Host, Wanted: number(at.Public), ClaimedAt: now,
+			Namespace: "bench", App: "app", Protocol: protocol, Port: appPort, Host: Host, Wanted: number(at.Public), ClaimedAt: now,
 		}})
 	}))
 	run.Check(table.Refresh(ctx))
@@ -83,15 +96,20 @@ func servePort(ctx context.Context, at Place, dial func(context.Context, string)
 		Listen: func(ctx context.Context, _ int) (net.Listener, error) {
 			return new(net.ListenConfig).Listen(ctx, "tcp", at.Public)
 		},
+		ListenUDP: func(ctx context.Context, _ int) (net.PacketConn, error) {
+			return new(net.ListenConfig).ListenPacket(ctx, "udp", at.Public)
+		},
 	})
 	host, _ := split(at.Public)
 	return g.Serve(ctx, listen(ctx, net.JoinHostPort(host, "0")), nil) // no visitor comes by HTTPS
 }
 
 // portAgent leads the port to the App.
-func portAgent(ctx context.Context, at Place) {
-	tun, serve := agentEnd(ctx, at, true)
-	handler := public.NewHandler(nil, zerolog.Nop())
-	handler.Set([]public.Route{{Host: Host, Protocol: gatewaywire.TCP, Port: appPort, Addresses: []string{at.Local}}})
-	together(append(serve, func() error { return handler.Serve(ctx, tun.Public(), time.Second) })...)
+func portAgent(protocol string) func(context.Context, Place) {
+	return func(ctx context.Context, at Place) {
+		tun, serve := agentEnd(ctx, at, true)
+		handler := public.NewHandler(nil, zerolog.Nop())
+		handler.Set([]public.Route{{Host: Host, Protocol: protocol, Port: appPort, Addresses: []string{at.Local}}})
+		together(append(serve, func() error { return handler.Serve(ctx, tun.Public(), time.Second) })...)
+	}
 }

@@ -65,7 +65,7 @@ func All() []Way {
 
 // Named returns the way of that name.
 func Named(name string) Way {
-	all := slices.Concat(All(), ToApps(), ToPorts())
+	all := slices.Concat(All(), ToApps(), ToPorts(), ToPackets())
 	return all[slices.IndexFunc(all, func(w Way) bool { return w.Name == name })]
 }
 
