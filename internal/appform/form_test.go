@@ -128,7 +128,7 @@ func TestForm_NamesAllWrongFields(t *testing.T) {
 		appform.EnvName: {"A", "B"}, appform.EnvFrom: {"text", "secret"}, appform.EnvValue: {"", "web"},
 	}).Apply(runnerapi.AppSpec{})
 	assert.Equal(t, appform.Errors{
-		appform.Image: "name an image, such as nginx:1.29", appform.Ports: `"eighty" is not a port: expected [NAME=]PORT[:SERVICE-PORT][/udp]`,
+		appform.Image: "name an image, such as nginx:1.29", appform.Ports: `"eighty" is not a port from 1 to 65535: expected [NAME=]PORT[:SERVICE-PORT][/udp]`,
 		appform.Replicas: `"many" is not a whole number`, appform.ProbePort: `"x" is not a whole number`, "env.1": `"web" does not name a key: expected NAME/KEY`,
 	}, wrong)
 }

@@ -20,7 +20,10 @@ func ParsePort(s string) (runnerapi.Port, error) {
 	if p.Port, err = ParsePortNumber(container); err == nil && both {
 		p.Service, err = ParsePortNumber(service)
 	}
-	return p, err
+	if err != nil {
+		return p, fmt.Errorf("%w: expected [NAME=]PORT[:SERVICE-PORT][/udp]", err)
+	}
+	return p, nil
 }
 
 // cutProtocol returns a text without its /PROTOCOL, and that as the schema has it; empty for none.
@@ -41,7 +44,7 @@ func protocolText(protocol string) string {
 func ParsePortNumber(s string) (int32, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%q is not a port: expected [NAME=]PORT[:SERVICE-PORT][/udp]", s)
+		return 0, fmt.Errorf("%q is not a port from 1 to 65535", s)
 	}
 	return int32(n), nil
 }
@@ -93,7 +96,10 @@ func ParsePublicPort(s string) (p runnerapi.IngressPort, err error) {
 	if p.Port, err = ParsePortNumber(port); err == nil && named {
 		p.PublicPort, err = ParsePortNumber(public)
 	}
-	return p, err
+	if err != nil {
+		return p, fmt.Errorf("%w: expected PORT[:PUBLIC-PORT]", err)
+	}
+	return p, nil
 }
 
 func publicPortText(p runnerapi.IngressPort) string {

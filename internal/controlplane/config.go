@@ -172,6 +172,9 @@ func (c *Config) Validate() error {
 	}
 	c.Limits.validate(bad)
 	c.Gateway.validate(bad)
+	if !c.Gateway.Apart {
+		c.Gateway.refuseTaken(c.ownListeners(), bad)
+	}
 	c.OpenID.Validate(bad)
 	if c.Gateway.Apart && (c.Gateway.Domain == "" || !c.data().Shared()) {
 		bad("--gateway-apart: is for control planes that share a database and a CA; give --gateway-domain, --database and --ca-key-file, or leave it out")
@@ -182,6 +185,18 @@ func (c *Config) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// ownListeners returns where the control plane listens beside the gateway, by flag.
+func (c *Config) ownListeners() map[string]string {
+	all := map[string]string{
+		"--api-listen": c.APIListen, "--tunnel-listen": c.TunnelListen, "--edge-listen": c.EdgeListen,
+		flagMetrics: c.MetricsListen, flagPprof: c.PprofListen,
+	}
+	if c.CAKey.Given() {
+		all["--peer-listen"] = c.PeerListen
+	}
+	return all
 }
 
 func (c *Config) data() datadir.Data {

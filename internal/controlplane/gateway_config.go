@@ -3,6 +3,7 @@ package controlplane
 import (
 	"cmp"
 	"crypto/x509"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
@@ -93,6 +94,16 @@ func (g *GatewayConfig) setDefaults() {
 	g.CA = cmp.Or(g.CA, DefaultGatewayCA)
 }
 
+// refuseTaken refuses ports for Apps at which this process listens itself, by flag.
+func (g *GatewayConfig) refuseTaken(listeners map[string]string, bad func(format string, args ...any)) {
+	for _, flag := range slices.Sorted(maps.Keys(listeners)) {
+		_, at, _ := net.SplitHostPort(listeners[flag]) // others report what it is not
+		if n, err := strconv.Atoi(at); err == nil && g.Ports.TCP.Has(n) {
+			bad("--gateway-tcp-ports: %d is the port of %s; leave it out", n, flag)
+		}
+	}
+}
+
 func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 	if g.Domain == "" {
 		if g.Certificates != "" || g.CARoots != nil || g.Console || g.Ports.Any() {
@@ -106,15 +117,13 @@ func (g *GatewayConfig) validate(bad func(format string, args ...any)) {
 	if g.Console && g.Apart {
 		bad("--gateway-console: the processes of --gateway-apart have no console; give one of both")
 	}
-	for flag, value := range map[string]string{"--gateway-https": g.HTTPSListen, "--gateway-http": g.HTTPListen} {
-		_, at, err := net.SplitHostPort(value)
-		if value != "" && err != nil {
+	listeners := map[string]string{"--gateway-https": g.HTTPSListen, "--gateway-http": g.HTTPListen}
+	for flag, value := range listeners {
+		if _, _, err := net.SplitHostPort(value); value != "" && err != nil {
 			bad("%s: %q is not host:port; for example :443", flag, value)
 		}
-		if n, err := strconv.Atoi(at); err == nil && g.Ports.TCP.Has(n) {
-			bad("--gateway-tcp-ports: %d is the port of %s; leave it out", n, flag)
-		}
 	}
+	g.refuseTaken(listeners, bad)
 	g.validateUDP(bad)
 	if g.CA != "" && g.CA != GatewayInternal {
 		if u, err := url.Parse(g.CA); err != nil || u.Scheme != "https" || u.Host == "" {

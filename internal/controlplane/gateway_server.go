@@ -73,6 +73,7 @@ func (c *GatewayServerConfig) Validate() error {
 		bad("--gateway-domain: is missing; set the domain that `serve` has")
 	}
 	c.Gateway.validate(bad)
+	c.Gateway.refuseTaken(map[string]string{"--health-listen": c.HealthListen, flagMetrics: c.MetricsListen}, bad)
 	c.Limits.validate(bad)
 	return errors.Join(errs...)
 }

@@ -124,9 +124,9 @@ func (r ruling) visitors(o runnerapi.ObjectIntent) error {
 		return nil
 	}
 	if r.Visitors == signIn {
-		return r.refuse(at.Field, "visitors", "lets nothing be reached from outside but Apps whose ingress.visitors has signIn (with a secret, not for the email *), so not %.253s", at.Name)
+		return r.refuse(at.Field, "visitors", "lets nothing be reached from outside but Apps whose ingress.visitors has signIn (where it names a secret, not for the email *), so not %.253s", at.Name)
 	}
-	return r.refuse(at.Field, "visitors", "lets nothing be reached from outside but Apps whose ingress.visitors has allowFrom (no wider than /8, or /16 of IPv6), basicAuthSecret, signIn (with a secret, not for the email *) or serviceTokensSecret, so not %.253s", at.Name)
+	return r.refuse(at.Field, "visitors", "lets nothing be reached from outside but Apps whose ingress.visitors has allowFrom (no wider than /8, or /16 of IPv6), basicAuthSecret, signIn (where it names a secret, not for the email *) or serviceTokensSecret, so not %.253s", at.Name)
 }
 
 // outside checks a way by which something is reached from outside without a host.

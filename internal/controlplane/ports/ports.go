@@ -145,9 +145,10 @@ func choose(all []Ruling, agentID, protocol string, open Set) (changed []store.P
 	return changed
 }
 
-// free returns the first port that is not taken; 0 if there is none.
+// free returns the highest port that is not taken, because the well-known ones are low, and Apps
+// name them; 0 if there is none.
 func free(open Set, taken map[int]bool) int {
-	for _, port := range open {
+	for _, port := range slices.Backward(open) {
 		if !taken[port] {
 			return port
 		}

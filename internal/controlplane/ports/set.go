@@ -47,7 +47,10 @@ func ParseSet(text string) (s Set, err error) {
 				return nil, err
 			}
 		}
-		if to < from || to-from >= maxSet || len(s)+to-from+1 > maxSet {
+		if to < from {
+			return nil, fmt.Errorf("%.40q ends before it begins; give it as %d-%d", part, to, from)
+		}
+		if to-from >= maxSet || len(s)+to-from+1 > maxSet {
 			return nil, fmt.Errorf("%.40q is not a range of at most %d ports in all, such as 20000-20099", part, maxSet)
 		}
 		for n := from; n <= to; n++ {

@@ -125,8 +125,21 @@ func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
 func (c *deployCommand) deploy(ctx context.Context, agent, name string, spec runnerapi.AppSpec) error {
 	return c.Run(ctx, agent, name, func(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 		opts.Adopt, opts.Generation = c.adopt, c.generation
+		c.sayOpened(ctx, t, key, spec)
 		return t.Apps().Deploy(ctx, key, spec, opts)
 	})
+}
+
+// sayOpened warns of a deploy that opens an App to everyone which had bounds for its visitors: a
+// deploy by flags replaces them all.
+func (c *deployCommand) sayOpened(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, spec runnerapi.AppSpec) {
+	if spec.Ingress == nil || spec.Ingress.Visitors != nil {
+		return
+	}
+	had, err := t.Apps().Get(ctx, key)
+	if err == nil && had.Spec.Ingress != nil && had.Spec.Ingress.Visitors != nil { // without the right to read it, there is no warning
+		c.Say("the App had ingress.visitors, and this deploy removes them: everyone may visit it (fix: give --sign-in-email, --allow-from and the like again)")
+	}
 }
 
 // name returns the App's name and namespace, from the arguments or the file, and returns an error

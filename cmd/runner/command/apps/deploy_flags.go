@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/appform"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
@@ -45,11 +46,12 @@ type SpecFlags struct {
 	asRoot     bool
 	restartOn  []string
 	sizing     string
+	given      *pflag.FlagSet // all of these
 }
 
 func (f *SpecFlags) add(cmd *cobra.Command) {
 	f.AddContainer(cmd)
-	fl := cmd.Flags()
+	fl := f.given
 	fl.Var(&f.replicas, "replicas", "number of pods (default: the App's current number, or 1 for a new App)")
 	fl.StringArrayVarP(&f.ports, "port", "p", nil, "port that the container listens on, as [NAME=]PORT[:SERVICE-PORT][/udp]; may be repeated")
 	fl.StringVar(&f.metrics, "metrics", "", "port at which each pod serves metrics for Prometheus, as PORT[/PATH] (default path: /metrics)")
@@ -69,10 +71,11 @@ func (f *SpecFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.signIn.Secret, "sign-in-secret", "", "Secret of the identity provider, with the keys issuer, client-id and client-secret (the control plane's provider)")
 	fl.StringVar(&f.tokens, "service-tokens-secret", "", "let in clients with a token of this Secret in the header Pipeops-Service-Token; each key is a client's name")
 	fl.StringVar(&f.tlsSecret, "tls-secret", "", "TLS secret with the certificate of each --host")
-	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions( // fails for an unknown flag only
-		workloads, cobra.ShellCompDirectiveNoFileComp))
 	fl.StringSliceVar(&f.restartOn, "restart-on", nil, "restart the App when these change: secrets, config-maps, or none")
 	fl.StringVar(&f.sizing, "right-sizing", "", "fit the resource requests to the use: off, recommend or apply (bounds: in a file)")
+	cmd.Flags().AddFlagSet(fl)
+	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions( // fails for an unknown flag only
+		workloads, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // workloads are the types of workload. Their names are accepted in any case.
@@ -80,7 +83,8 @@ var workloads = []string{"Deployment", "StatefulSet", "DaemonSet", "Job", "CronJ
 
 // AddContainer adds the flags for what everything has that runs.
 func (f *SpecFlags) AddContainer(cmd *cobra.Command) {
-	fl := cmd.Flags()
+	fl := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.given = fl
 	fl.StringVar(&f.image, "image", "", "container image")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable, as NAME=VALUE; may be repeated")
 	fl.StringArrayVar(&f.envFrom, "env-from", nil, "secret whose keys all become environment variables; may be repeated")
@@ -90,10 +94,25 @@ func (f *SpecFlags) AddContainer(cmd *cobra.Command) {
 	fl.StringToIntVar(&f.devices, "device", nil, "extended resource of each pod, as `NAME=COUNT`, e.g. nvidia.com/gpu=1; may be repeated")
 	fl.Lookup("device").DefValue = "" // help would show it
 	fl.StringArrayVar(&f.pullSecret, "pull-secret", nil, "pull secret for the image; may be repeated")
+	cmd.Flags().AddFlagSet(fl)
+}
+
+// checkGiven refuses flags whose value is empty, as from a variable that is not set: without
+// --basic-auth-secret, for one, an App is open to everyone.
+func (f *SpecFlags) checkGiven() (err error) {
+	f.given.VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed && flag.Value.Type() == "string" && flag.Value.String() == "" {
+			err = fmt.Errorf("--%s: the value is empty; give one, or leave the flag out", flag.Name)
+		}
+	})
+	return err
 }
 
 // Apply puts what was given over the spec.
 func (f *SpecFlags) Apply(spec *runnerapi.AppSpec) error {
+	if err := f.checkGiven(); err != nil {
+		return cli.Usage(err)
+	}
 	if f.image != "" {
 		spec.Image = f.image
 	}
