@@ -73,6 +73,17 @@ func TestPublicOf_HostWithoutCertificate(t *testing.T) {
 	assert.Greater(t, known.next(), hostsAgain)
 }
 
+// TestKnownRoutes_AsksInTime: changes of pods in between do not put off when hosts are asked for.
+func TestKnownRoutes_AsksInTime(t *testing.T) {
+	state := controlapi.RoutesState{Digest: "d", Gateway: "apps.example.com", Hosts: []controlapi.HostStatus{{Host: "a"}}}
+	known := knownRoutes{RoutesState: state, sent: time.Now(), due: sentAtLeast, asked: time.Now(), again: hostsSoon}
+	for range 5 {
+		assert.LessOrEqual(t, known.next(), hostsSoon)
+	}
+	known.asked = time.Now().Add(-hostsAgain)
+	assert.Zero(t, known.next(), "it is due")
+}
+
 // TestRouteOf_UnsupportedRoute has its reason even if the host is not known.
 func TestRouteOf_UnsupportedRoute(t *testing.T) {
 	r := ingress.Route{Host: "a", Path: "/", Reason: "HTTPRoute site is not served"}

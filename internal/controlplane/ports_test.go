@@ -32,6 +32,17 @@ func withPorts(open ports.Set) func(*Config) {
 	}
 }
 
+// TestPorts_OwnListeners: a port at which the control plane listens itself is no App's.
+func TestPorts_OwnListeners(t *testing.T) {
+	c := Config{DataDir: t.TempDir(), TunnelListen: ":7000", EdgeListen: ":8444", MetricsListen: "127.0.0.1:9090"}
+	c.Gateway = GatewayConfig{Domain: portsDomain, CA: GatewayInternal, Ports: ports.Open{TCP: ports.Set{5432, 7000, 8444, 9090}}}
+	err := c.Validate()
+	for _, text := range []string{"7000 is the port of --tunnel-listen", "8444 is the port of --edge-listen", "9090 is the port of --metrics-listen"} {
+		require.ErrorContains(t, err, text)
+	}
+	assert.NotContains(t, err.Error(), "5432")
+}
+
 // freePorts returns ports of this machine on which nothing listens.
 func freePorts(t *testing.T, n int) (open ports.Set) {
 	t.Helper()

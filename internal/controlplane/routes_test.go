@@ -40,6 +40,22 @@ func (p *plane) routes(agent string) []routes.Route {
 	return list.Items
 }
 
+// TestRoutes_RedirectAlone: a host whose only route redirects is claimed like any other.
+func TestRoutes_RedirectAlone(t *testing.T) {
+	p := start(t, func(c *Config) {
+		c.Gateway = GatewayConfig{Domain: "apps.example.com", CA: GatewayInternal, HTTPSListen: "127.0.0.1:0"}
+	})
+	shop := p.registered("shop")
+	redirect := routeTo("www.example.com", "/", "")
+	redirect.Service, redirect.Port = "", 0
+	closed := routeTo("closed.example.com", "/", "")
+	closed.Service, closed.Port, closed.Ready, closed.Reason = "", 0, false, "its Service is in another namespace"
+	state, err := shop.client.PutRoutes(t.Context(), controlapi.RoutesRequest{Routes: []controlapi.Route{redirect, closed}})
+	require.NoError(t, err)
+	require.Len(t, state.Hosts, 1)
+	assert.Equal(t, "www.example.com", state.Hosts[0].Host)
+}
+
 func TestRoutes_ListedAndAnnounced(t *testing.T) {
 	p := start(t)
 	shop := p.registered("shop")
