@@ -126,7 +126,7 @@ func TestChoose(t *testing.T) {
 	claims := []store.PortClaim{claim("a", "n", "x", 0, 1), claim("b", "n", "y", 20000, 2), claim("b", "n", "z", 0, 3)}
 	changed := ports.Choose(claims, "a", set)
 	require.Len(t, changed, 1)
-	assert.Equal(t, 20001, changed[0].Chosen, "one that no App names")
+	assert.Equal(t, 20003, changed[0].Chosen, "one that no App names")
 	claims[0] = changed[0]
 	assert.Empty(t, ports.Choose(claims, "a", set), "it stays")
 	changed = ports.Choose(claims, "b", set)
