@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// gather is how long changes of routes are gathered: an App's Service and Ingress are two. pause
-	// is the least time between two comparisons: a rollout causes many changes.
+	// gather is how long changes of routes are gathered: an App's Service and Ingress are two.
+	// pause is the least time between two comparisons: a rollout causes many changes.
 	gather, pause = 20 * time.Millisecond, 250 * time.Millisecond
 	// sentAtLeast is how often the routes are sent though nothing changed: the control plane
 	// forgets them after eight hours.

@@ -18,8 +18,8 @@ const relayBuffer = 64 << 10
 
 var relayBuffers = sync.Pool{New: func() any { return new([relayBuffer]byte) }}
 
-// waiter is a connection that waits for something to read without a buffer for it. There may be many
-// flows of datagrams that have nothing to say.
+// waiter is a connection that waits for something to read without a buffer for it. There may be
+// many flows of datagrams that have nothing to say.
 type waiter interface{ Await() error }
 
 // Relay copies between two connections until both directions have ended, either fails, nothing was

@@ -65,8 +65,8 @@ func shortened(open Set) string {
 	return text
 }
 
-// shares counts ports of one protocol. An agent, and a namespace of it, get at most twice as many as
-// are free, as limit.NewFairShares does. So one that has none finds one, however many the others
+// shares counts ports of one protocol. An agent, and a namespace of it, get at most twice as many
+// as are free, as limit.NewFairShares does. So one that has none finds one, however many the others
 // want.
 type shares struct {
 	open  Set

@@ -85,7 +85,8 @@ func TestSettle(t *testing.T) {
 	assert.Equal(t, "y", held.Holder.App, "the operator sees who")
 }
 
-// TestSettle_Protocols: a number of TCP and the same of UDP are two ports, each of which one App has.
+// TestSettle_Protocols: a number of TCP and the same of UDP are two ports, each of which one App
+// has.
 func TestSettle_Protocols(t *testing.T) {
 	both := ports.Open{TCP: open(t, "53"), UDP: open(t, "53,5353")}
 	tcp, udp, chosen := claim("a", "n", "x", 53, 1), claim("b", "n", "y", 53, 2), claim("b", "n", "z", 0, 3)
