@@ -172,7 +172,7 @@ PIPEOPS_GATEWAY_DIRECT_ALLOW: {{ join "," . | quote }}
 {{- with .directDeny }}
 PIPEOPS_GATEWAY_DIRECT_DENY: {{ join "," . | quote }}
 {{- end }}
-{{- range $of, $most := dict "REQUESTS" .maxRequests "STREAMS" .maxStreams }}
+{{- range $of, $most := dict "REQUESTS" .maxRequests "STREAMS" .maxStreams "FLOWS" .maxFlows }}
 {{- range $per, $value := dict "" $most.all "_PER_ADDRESS" $most.perAddress "_PER_HOST" $most.perHost "_PER_AGENT" $most.perAgent }}
 {{- with $value }}
 PIPEOPS_GATEWAY_MAX_{{ $of }}{{ $per }}: {{ int64 . | quote }}
