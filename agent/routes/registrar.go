@@ -112,7 +112,10 @@ func (r *Registrar) Run(ctx context.Context, control *controlapi.Client, tun *tu
 		case <-r.due:
 		case <-changed:
 		case <-time.After(after):
-			theirs.sure = theirs.sure && !ask
+			if ask {
+				theirs.sure = false
+				theirs.putOff()
+			}
 		}
 		if !retry.Wait(ctx, max(gather, pause-time.Since(began))) {
 			return nil
@@ -163,6 +166,12 @@ func (k *knownRoutes) next() time.Duration {
 	return max(hostsAgain, k.due-time.Since(k.sent))
 }
 
+// putOff has the next attempt to ask come later. An attempt that asks nothing counts, too: this
+// replica may not lead.
+func (k *knownRoutes) putOff() {
+	k.asked, k.again = time.Now(), min(max(hostsSoon, 2*k.again), hostsAgain)
+}
+
 // unsettled reports whether a host waits for its proof, its certificate or its App.
 func unsettled(h controlapi.HostStatus) bool { return h.Reach != controlapi.ReachReady }
 
@@ -186,7 +195,7 @@ func (r *Registrar) compare(ctx context.Context, control *controlapi.Client, eng
 			return err
 		}
 		theirs.sure, theirs.met = true, true
-		theirs.asked, theirs.again = time.Now(), min(max(hostsSoon, 2*theirs.again), hostsAgain)
+		theirs.asked, theirs.again = time.Now(), max(hostsSoon, theirs.again)
 		if routes, err = r.serve(ctx, engine, to, theirs); err != nil {
 			return err
 		}

@@ -82,6 +82,11 @@ func TestKnownRoutes_AsksInTime(t *testing.T) {
 	}
 	known.asked = time.Now().Add(-hostsAgain)
 	assert.Zero(t, known.next(), "it is due")
+	for range 10 { // of a replica that does not lead, and asks nothing
+		known.putOff()
+		assert.GreaterOrEqual(t, known.next(), hostsSoon/2)
+	}
+	assert.Equal(t, hostsAgain, known.again)
 }
 
 // TestRouteOf_UnsupportedRoute has its reason even if the host is not known.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -212,16 +211,7 @@ func (k *Keeper) List(ctx context.Context, namespace string) ([]runnerapi.Source
 	if err != nil {
 		return nil, explain(err, runnerapi.Key{Namespace: namespace, Name: "*"}, "listing")
 	}
-	out := make([]runnerapi.Source, 0, len(list.Items))
-	for i := range list.Items {
-		o, err := read(&list.Items[i])
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, o.wire())
-	}
-	slices.SortFunc(out, func(a, b runnerapi.Source) int { return cmp.Compare(a.Name, b.Name) })
-	return out, nil
+	return wires(list.Items)
 }
 
 // mark returns a value of objectmeta.Sync that no earlier call had.

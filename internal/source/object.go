@@ -1,9 +1,11 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
@@ -43,15 +45,21 @@ func List(ctx context.Context, c client.Reader, namespace string) ([]runnerapi.S
 	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
-	sources := make([]runnerapi.Source, 0, len(list.Items))
-	for i := range list.Items {
-		o, err := read(&list.Items[i])
+	return wires(list.Items)
+}
+
+// wires returns sources as Runners see them, by name.
+func wires(items []unstructured.Unstructured) ([]runnerapi.Source, error) {
+	out := make([]runnerapi.Source, 0, len(items))
+	for i := range items {
+		o, err := read(&items[i])
 		if err != nil {
 			return nil, err
 		}
-		sources = append(sources, o.wire())
+		out = append(out, o.wire())
 	}
-	return sources, nil
+	slices.SortFunc(out, func(a, b runnerapi.Source) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
 }
 
 func newObject(key runnerapi.Key) *object {

@@ -131,13 +131,13 @@ func (c *deployCommand) deploy(ctx context.Context, agent, name string, spec run
 }
 
 // sayOpened warns of a deploy that opens an App to everyone which had bounds for its visitors: a
-// deploy by flags replaces them all.
+// deploy replaces the whole spec. Without the right to read the App, there is no warning.
 func (c *deployCommand) sayOpened(ctx context.Context, t *cmdutil.Target, key runnerapi.Key, spec runnerapi.AppSpec) {
 	if spec.Ingress == nil || spec.Ingress.Visitors != nil {
 		return
 	}
 	had, err := t.Apps().Get(ctx, key)
-	if err == nil && had.Spec.Ingress != nil && had.Spec.Ingress.Visitors != nil { // without the right to read it, there is no warning
+	if err == nil && had.Spec.Ingress != nil && had.Spec.Ingress.Visitors != nil {
 		c.Say("the App had ingress.visitors, and this deploy removes them: everyone may visit it (fix: give --sign-in-email, --allow-from and the like again)")
 	}
 }
