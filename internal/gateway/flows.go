@@ -5,8 +5,6 @@ import (
 	"errors"
 	"net"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // flowBuffer is what the system is asked to keep of an App's datagrams that were not read yet: some
@@ -35,10 +33,7 @@ func (f flow) Await() error {
 	if err != nil {
 		return err
 	}
-	return raw.Read(func(fd uintptr) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) //nolint:gosec // a descriptor
-		return n > 0 || err != nil
-	})
+	return awaitReadable(raw)
 }
 
 // Write implements io.Writer. A datagram that is larger than the way to the App allows is lost.

@@ -116,15 +116,18 @@ func peer(from netip.AddrPort) netip.Prefix { return limit.PeerOfText(from.Strin
 
 // carry passes on a flow until it has ended.
 func (f *flows) carry(ctx context.Context, to *flow) {
-	began, open := time.Now(), f.o.g.cfg.Metrics.flows
-	open.Inc()
-	defer open.Dec()
-	opened := sync.OnceFunc(func() {
+	began, open, closed := time.Now(), f.o.g.cfg.Metrics.flows, func() {}
+	decided := sync.OnceFunc(func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.opening--
 	})
-	defer opened()
+	defer func() { decided(); closed() }()
+	opened := func() {
+		decided()
+		open.Inc()
+		closed = open.Dec
+	}
 	refused := func() { f.refused.Failed(peer(to.key.from), time.Now()) }
 	f.o.carry(ctx, f.port, f.o.g.flows, visitor{
 		conn: to, from: netip.AddrPortFrom(to.key.from.Addr().WithZone(""), to.key.from.Port()), at: netip.AddrPortFrom(to.key.at, f.socket.port),

@@ -68,7 +68,7 @@ func NewMetrics(registry prometheus.Registerer, namespace string) *Metrics {
 			Namespace: namespace, Subsystem: "gateway", Name: "ports", Help: "Public ports at which the gateway listens for Apps.",
 		}),
 		flows: make.NewGauge(prometheus.GaugeOpts{
-			Namespace: namespace, Subsystem: "gateway", Name: "port_flows", Help: "Flows of UDP at public ports.",
+			Namespace: namespace, Subsystem: "gateway", Name: "port_flows", Help: "Open flows of UDP at public ports.",
 		}),
 		claims: make.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: "gateway", Name: "claims", Help: "Hosts that agents name, proven or unproven.",
