@@ -53,12 +53,15 @@ func TestHostCreate(t *testing.T) {
 	require.NoError(t, creds.Write(file))
 
 	said := &output{}
-	cmd := apps.NewHost(&cmdutil.CLI{Streams: cmdutil.Streams{Out: io.Discard, Err: said}, Defaults: cmdutil.Defaults{Credentials: file}, Patience: patience})
-	cmd.SetArgs([]string{"create", name, "own", "own.example.com", "-n", "production"})
+	host := func(ctx context.Context, args ...string) error {
+		cmd := apps.NewHost(&cmdutil.CLI{Streams: cmdutil.Streams{Out: io.Discard, Err: said}, Defaults: cmdutil.Defaults{Credentials: file}, Patience: patience})
+		cmd.SetArgs(append(args, "-n", "production"))
+		return cmd.ExecuteContext(ctx)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	done := make(chan error, 1)
-	go func() { done <- cmd.ExecuteContext(ctx) }()
+	go func() { done <- host(ctx, "create", name, "own", "own.example.com") }()
 	says := func(text string) {
 		t.Helper()
 		await.Until(t, "it prints "+text, func() bool { return strings.Contains(said.String(), text) })
@@ -78,4 +81,17 @@ func TestHostCreate(t *testing.T) {
 	require.NoError(t, kubetest.ControlPlane(t).Client.Get(t.Context(), client.ObjectKeyFromObject(a), a))
 	require.Len(t, a.Spec.Ingress.Hosts, 2)
 	assert.Equal(t, "own.example.com", a.Spec.Ingress.Hosts[1].Host)
+
+	second := publicApp(t, "second", "second.example.com")
+	require.ErrorAs(t, host(t.Context(), "create", name, "second", "first.example.com"), &exit)
+	assert.ErrorContains(t, exit, "an older route of this cluster has the same host and path")
+	assert.Equal(t, "to take the host back: pipeops-runner host delete "+name+" second first.example.com -n production", exit.Fix)
+	require.NoError(t, host(t.Context(), "delete", name, "second", "first.example.com", "--no-wait"))
+	require.ErrorContains(t, host(t.Context(), "delete", name, "second", "first.example.com", "--no-wait"), "it has second.example.com")
+	require.NoError(t, host(t.Context(), "delete", name, "own", "own.example.com", "--no-wait"))
+	require.NoError(t, kubetest.ControlPlane(t).Client.Get(t.Context(), client.ObjectKeyFromObject(a), a))
+	require.Len(t, a.Spec.Ingress.Hosts, 1)
+	require.NoError(t, host(t.Context(), "delete", name, "second", "second.example.com", "--no-wait"))
+	require.NoError(t, kubetest.ControlPlane(t).Client.Get(t.Context(), client.ObjectKeyFromObject(second), second))
+	require.Nil(t, second.Spec.Ingress)
 }

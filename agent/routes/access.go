@@ -44,6 +44,7 @@ func (r *Registrar) setPublic(ctx context.Context, engine *app.Engine, to access
 			public.Hosts[left.Host] = ingress.PublicHost{Reason: left.Reason}
 		}
 	}
+	public.Routes = theirs.ours
 	given := public.Given
 	if state.Gateway == "" {
 		given = nil

@@ -139,6 +139,8 @@ type knownRoutes struct {
 	secrets bool // have the users that some routes let in
 	// omitted are the routes that are not sent, each with the reason.
 	omitted []ingress.Route
+	// ours are the routes of Apps, as ingress.Public has them.
+	ours map[ingress.AppRoute]string
 	// asked is when the control plane was last asked or sent the routes, and again how long after
 	// that it is asked about hosts that it does not serve.
 	asked time.Time
@@ -233,10 +235,12 @@ func (r *Registrar) serve(ctx context.Context, engine *app.Engine, to access, th
 			return nil, err
 		}
 	}
+	theirs.ours = nil
 	if !to.closed() {
 		if routes, err = engine.Routes(ctx); err != nil {
 			return nil, err
 		}
+		theirs.ours = ingress.RoutesByApp(routes)
 	}
 	theirs.secrets = slices.ContainsFunc(routes, func(r ingress.Route) bool { return len(r.Secrets) > 0 })
 	if theirs.met || to.closed() || r.Public.Known() { // else the hosts below the gateway's domain are not known yet

@@ -246,6 +246,46 @@ func TestPublicApp_KeepsHost(t *testing.T) {
 	})
 }
 
+// TestPublicApp_OlderRoute: of two Apps with one host and path, the older one is served, and the
+// other is told so. It is served when the older one has gone.
+func TestPublicApp_OlderRoute(t *testing.T) {
+	t.Parallel()
+	_, e, first := onControlPlane(t, "first")
+	const host = "shop.example.com"
+	second := key(first.Namespace, "another")
+	know := func() {
+		public := publicWith(map[string]ingress.PublicHost{host: {Served: true}})
+		public.Routes = ingress.RoutesByApp(routesOf(t, e))
+		require.NoError(t, e.SetPublic(t.Context(), public))
+	}
+	know()
+	told := func(k runnerapi.Key, fix string, urls ...string) {
+		t.Helper()
+		eventually(t, "the App is told", func() bool {
+			know()
+			a, err := e.Get(t.Context(), k)
+			require.NoError(t, err)
+			i := slices.IndexFunc(a.Status.Conditions, func(c runnerapi.Condition) bool { return c.Type == runnerapi.ConditionIngressReady })
+			return i >= 0 && contains(a.Status.Conditions[i].Fix, fix) && slices.Equal(a.Status.PublicURLs, urls)
+		})
+	}
+	spec := web()
+	spec.Ports = []runnerapi.Port{{Port: 8080}}
+	spec.Ingress = &runnerapi.Ingress{Hosts: []runnerapi.IngressHost{{Host: host}}}
+	deploy(t, e, first, spec)
+	told(first, "", "https://"+host+"/")
+	created, err := e.Get(t.Context(), first)
+	require.NoError(t, err)
+	eventually(t, "another second has begun: Kubernetes' times have no more", func() bool {
+		return time.Since(created.CreatedAt) > time.Second
+	})
+	deploy(t, e, second, spec)
+	told(second, "an older route")
+	told(first, "", "https://"+host+"/")
+	require.NoError(t, e.Delete(t.Context(), first, byTest))
+	told(second, "", "https://"+host+"/")
+}
+
 // TestPublicApp_KeepsStatus starts an agent that does not know the gateway's state yet.
 func TestPublicApp_KeepsStatus(t *testing.T) {
 	t.Parallel()

@@ -38,6 +38,44 @@ type Public struct {
 	Hosts map[string]PublicHost
 	// Ports are what it knows of the public ports of this agent's Apps.
 	Ports []PublicPort
+	// Routes are the routes that this agent has to hosts of Apps, each with why it is refused, or
+	// nothing. They are nil while the agent does not know its routes.
+	Routes map[AppRoute]string
+}
+
+// AppRoute identifies an App's route.
+type AppRoute struct {
+	App        runnerapi.Key
+	Host, Path string
+}
+
+// RoutesByApp returns the routes of Apps as Public has them.
+func RoutesByApp(routes []Route) map[AppRoute]string {
+	out := make(map[AppRoute]string, len(routes))
+	for _, r := range routes {
+		if r.App.Name == "" || r.Protocol != "" {
+			continue
+		}
+		why := ""
+		if r.Refused {
+			why = r.Reason
+		}
+		out[AppRoute{r.App, r.Host, r.Path}] = why
+	}
+	return out
+}
+
+// refused returns why this agent does not serve an App at a host that the control plane knows,
+// which may be that of another App's route; empty if it does.
+func (p *Public) refused(a *v1alpha1.App, h runnerapi.IngressHost) string {
+	if p.Routes == nil {
+		return ""
+	}
+	why, known := p.Routes[AppRoute{a.Key(), h.Host, workload.PathOf(h)}]
+	if !known {
+		return "wait until the agent has the route, a few seconds"
+	}
+	return why
 }
 
 // host returns the host that an App has below the gateway's domain; empty if it has none.
@@ -58,7 +96,8 @@ func (t *Router) SetPublic(ctx context.Context, has Public) error {
 		}
 	}
 	had := t.public.Swap(&has)
-	if had != nil && had.Domain == has.Domain && had.Off == has.Off && had.Address == has.Address && maps.Equal(had.Hosts, has.Hosts) && slices.Equal(had.Ports, has.Ports) {
+	if had != nil && had.Domain == has.Domain && had.Off == has.Off && had.Address == has.Address && maps.Equal(had.Hosts, has.Hosts) && maps.Equal(had.Routes, has.Routes) &&
+		slices.Equal(had.Ports, has.Ports) {
 		return nil
 	}
 	if had == nil || had.Domain != has.Domain || had.Off != has.Off {
@@ -95,6 +134,9 @@ type reached struct {
 // which may be of others.
 const givenToAnother = "the host is given to another App; leave it out, or use a host of your own"
 
+// givenBefore is why an App has no route at a path that an older route has.
+const givenBefore = "an older route of this cluster has the same host and path; remove that one, or use another host or path"
+
 // of returns how the gateway serves an App.
 func (p *Public) of(a *v1alpha1.App) (r reached) {
 	if p == nil || a.Spec.Ingress == nil {
@@ -115,6 +157,9 @@ func (p *Public) of(a *v1alpha1.App) (r reached) {
 			host.Reason = notKnownYet
 		case !ok:
 			continue
+		}
+		if why := p.refused(a, h); ok && why != "" {
+			host = PublicHost{Reason: why}
 		}
 		if host.Given && h.Host != p.host(a) {
 			host = PublicHost{Reason: givenToAnother}

@@ -39,8 +39,8 @@ type Route struct {
 	TLS        bool // the Ingress names a certificate for the host
 	// Service is the name of the Service, after its namespace and a slash if that is another one.
 	// Service and Port are empty if the route cannot be carried at all; Reason says why. Refused
-	// reports that the host is given to another App, to which alone requests go, or that a Gateway
-	// does not accept the HTTPRoute.
+	// reports that the host is given to another App, to which alone requests go, that an older
+	// route has the same host and path, or that a Gateway does not accept the HTTPRoute.
 	Service string
 	Port    int32
 	Ready   bool
@@ -158,6 +158,7 @@ func (t *Router) Routes(ctx context.Context) ([]Route, error) {
 		return cmp.Or(compareRoutes(a, b), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Order, b.Order))
 	})
 	routes = slices.CompactFunc(routes, func(a, b Route) bool { return compareRoutes(a, b) == 0 })
+	refuseYounger(routes)
 	settleEndpoints(routes)
 	return routes, nil
 }
@@ -183,13 +184,46 @@ func (t *Router) refuseForeign(routes []Route, apps []v1alpha1.App) []Route {
 	}
 	for i, r := range routes {
 		if owner, given := owners[r.Host]; given && owner != r.App {
-			routes[i] = Route{
-				App: r.App, Host: r.Host, Path: r.Path, PathType: r.PathType, Conditions: r.Conditions, TLS: r.TLS, Created: r.Created,
-				Refused: true, Reason: givenToAnother,
-			}
+			routes[i] = r.refuse(givenToAnother)
 		}
 	}
 	return routes
+}
+
+// refuse returns a route that leads nowhere.
+func (r *Route) refuse(why string) Route {
+	return Route{
+		App: r.App, Host: r.Host, Path: r.Path, PathType: r.PathType, Conditions: r.Conditions, TLS: r.TLS, Created: r.Created,
+		Refused: true, Reason: why,
+	}
+}
+
+// refuseYounger refuses routes of Apps whose requests all go to an older route, as gateway.Route
+// says.
+func refuseYounger(routes []Route) {
+	type place struct{ host, path, pathType, conditions string }
+	at := func(r Route) place {
+		kind := r.PathType
+		if kind != string(networkingv1.PathTypeExact) && r.Pattern == nil {
+			kind, r.Path = "", strings.TrimSuffix(r.Path, "/") // a prefix
+		}
+		return place{r.Host, r.Path, kind, r.Conditions.String()}
+	}
+	oldest := make(map[place]int, len(routes))
+	for i, r := range routes {
+		if r.Protocol != "" || r.Refused {
+			continue
+		}
+		of, there := oldest[at(r)]
+		if !there || cmp.Or(r.Created.Compare(routes[of].Created), cmp.Compare(r.Name, routes[of].Name)) < 0 {
+			oldest[at(r)] = i
+		}
+	}
+	for i, r := range routes {
+		if of, there := oldest[at(r)]; there && r.Protocol == "" && r.App.Name != "" && !r.Refused && routes[of].App != r.App {
+			routes[i] = r.refuse(givenBefore)
+		}
+	}
 }
 
 func compareRoutes(a, b Route) int {

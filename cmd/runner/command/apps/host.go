@@ -8,14 +8,12 @@ import (
 	"io"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/cmd/runner/command/cmdutil"
-	"github.com/pipeops/pipeops-vm-agent/internal/appform"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -29,7 +27,7 @@ const (
 
 // NewHost returns the command host.
 func NewHost(a *cmdutil.CLI) *cobra.Command {
-	return cli.Group("host", "Serve Apps at hosts of your own", newHostCreate(a))
+	return cli.Group("host", "Serve Apps at hosts of your own", newHostCreate(a), newHostDelete(a))
 }
 
 // hostCreate is the command host create.
@@ -57,10 +55,11 @@ continues. Run it again to see what is missing.`,
 		Args:              cli.ExactArgs("AGENT", "NAME", "HOST"),
 		ValidArgsFunction: a.CompleteApp,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if strings.Contains(args[2], "://") {
-				return cli.Usage(fmt.Errorf("HOST has a scheme: give it without, such as shop.example.com instead of %s", args[2]))
+			var err error
+			if c.host, err = hostArg(args[2]); err != nil {
+				return err
 			}
-			c.key.Name, c.host = args[1], appform.ParseHost(args[2])
+			c.key.Name = args[1]
 			return a.On(cmd.Context(), args[0], c.run)
 		},
 	}
@@ -202,6 +201,11 @@ func (s *hostSteps) waits(ctx context.Context, app runnerapi.App) (string, error
 	switch {
 	case s.route == nil:
 		return s.host.Host + ": waits for the route", nil
+	case s.route.Service == "" && len(s.route.Filters) == 0: // waiting changes nothing
+		return "", &cmdutil.ExitError{
+			Err: fmt.Errorf("%s is not served: %s", s.host.Host, cli.Printable(s.route.Reason)), Code: cmdutil.ExitFailure,
+			Fix: fmt.Sprintf("to take the host back: pipeops-runner host delete %s %s %s%s -n %s", s.target.Agent.Name, s.key.Name, s.host.Host, s.host.Path, s.key.Namespace),
+		}
 	case served || !s.wait.Wanted():
 		return "", nil
 	case first && s.route.Proof == "" && len(s.route.Records) > 0:
