@@ -75,6 +75,7 @@ func TestRead_NamesMistakes(t *testing.T) {
 		"spec: {}\n":                                        "line 1: spec: unknown field",
 		"replicas: 1e10":                                    "line 1: replicas: is a number, but has to be a whole number of 32 bits",
 		`{"env":[{"name":"A"},` + "\n" + `{"name":["B"]}]}`: "line 2: env[1].name: is a list, but has to be a text; put it in quotes",
+		"replica: 1\nimge: a\nports: 8080\nlifecycle: {}\n": "line 1: replica: unknown field (did you mean replicas?); line 2: imge: unknown field (did you mean image?); line 3: ports: is a number, but has to be a list; line 4: lifecycle: unknown field; Kubernetes has it",
 		"image: a\nimage: b\n":                              `line 2: the key "image" is there twice`,
 		"image: a\n---\nimage: b\n":                         "a second document begins",
 	} {

@@ -14,12 +14,22 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// explained adds to the error about an unknown field of an App's spec the patch by which the App
-// gets it, if Kubernetes' pods or their containers have that field.
+// explained adds to the errors about unknown fields of an App's spec the patches by which the App
+// gets them, if Kubernetes' pods or their containers have these fields.
 func explained(err error, app map[string]any) error {
-	e, ok := errors.AsType[*decode.Error](err)
-	if !ok || !e.Unknown {
-		return err
+	if all, ok := errors.AsType[decode.Errors](err); ok {
+		for _, e := range all {
+			explain(e, app)
+		}
+	} else if e, ok := errors.AsType[*decode.Error](err); ok {
+		explain(e, app)
+	}
+	return err
+}
+
+func explain(e *decode.Error, app map[string]any) {
+	if !e.Unknown {
+		return
 	}
 	field := strings.TrimPrefix(e.Field, "spec.")
 	patch := field + ": ..."
@@ -28,14 +38,13 @@ func explained(err error, app map[string]any) error {
 	case containerFields()[field]:
 		patch = fmt.Sprintf("containers: [{name: %s, %s}]", cmp.Or(textOf(app, "metadata", "name"), "NAME-OF-THE-APP"), patch)
 	default:
-		return err
+		return
 	}
 	patch = "spec: {template: {spec: {" + patch + "}}}"
 	if cmp.Or(textOf(app, "spec", "type"), textOf(app, "type")) == string(runnerapi.TypeCronJob) {
 		patch = "spec: {jobTemplate: {" + patch + "}}"
 	}
 	e.Message += "; Kubernetes has it, and the App gets it by patches: [{patch: {" + patch + "}}]"
-	return e
 }
 
 var (

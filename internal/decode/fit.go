@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -15,12 +16,12 @@ import (
 )
 
 // Into decodes a document into a value. Fields that the value does not have, and values of another
-// type than their field, are errors with field and line. A plain number or word is taken as it is
-// written where a text has to be: 8080, 1.10, true.
+// type than their field, are errors with field and line: an Error, or Errors of several. A plain
+// number or word is taken as it is written where a text has to be: 8080, 1.10, true.
 func (d *Document) Into(into any) error {
 	f := fitting{document: d}
-	value, err := f.fit(d.value, reflect.TypeOf(into))
-	if err != nil {
+	value := f.fit(d.value, reflect.TypeOf(into))
+	if err := f.err(); err != nil {
 		return err
 	}
 	raw, err := (&Document{Root: d.Root, part: d.part, value: value}).JSON()
@@ -33,14 +34,16 @@ func (d *Document) Into(into any) error {
 // CheckTypes returns which field of a value, as JSON decodes it, cannot be decoded into a value
 // like sample. Unknown fields are left to others.
 func CheckTypes(value, sample any) error {
-	_, err := (&fitting{loose: true}).fit(value, reflect.TypeOf(sample))
-	return err
+	f := fitting{loose: true}
+	f.fit(value, reflect.TypeOf(sample))
+	return f.err()
 }
 
 // CheckFields is like CheckTypes, and refuses unknown fields.
 func CheckFields(value, sample any) error {
-	_, err := (&fitting{}).fit(value, reflect.TypeOf(sample))
-	return err
+	f := fitting{}
+	f.fit(value, reflect.TypeOf(sample))
+	return f.err()
 }
 
 // fitting compares a value with a type.
@@ -48,51 +51,65 @@ type fitting struct {
 	document *Document // nil for a value without a text
 	loose    bool      // unknown fields are left to others
 	path     []any     // keys and indices of where it is
+	faults   Errors
 }
 
-// fit returns the value, with the texts of scalars where the type wants a text.
-func (f *fitting) fit(value any, t reflect.Type) (any, error) {
+// maxFaults bounds the faults that are reported of one value.
+const maxFaults = 10
+
+func (f *fitting) err() error {
+	switch len(f.faults) {
+	case 0:
+		return nil
+	case 1:
+		return f.faults[0]
+	}
+	slices.SortStableFunc(f.faults, func(a, b *Error) int { return cmp.Compare(a.Line, b.Line) })
+	return f.faults
+}
+
+// fit returns the value, with the texts of scalars where the type wants a text. What does not fit
+// is added to the faults.
+func (f *fitting) fit(value any, t reflect.Type) any {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if value == nil || t.Kind() == reflect.Interface {
-		return value, nil
+		return value
 	}
 	if decodes, err := decodesItself(value, t); decodes {
 		if err != nil { // it may quote the value
-			return nil, f.fail("is not a valid %s", t.Name())
+			f.fail("is not a valid %s", t.Name())
 		}
-		return value, nil
+		return value
 	}
 	switch value := value.(type) {
 	case map[string]any:
 		return f.mapping(value, t)
 	case []any:
 		if t.Kind() != reflect.Slice && t.Kind() != reflect.Array {
-			return nil, f.mistyped("a list", t)
+			f.mistyped("a list", t)
+			return nil
 		}
 		for i, item := range value {
-			var err error
-			if value[i], err = f.below(i, item, t.Elem()); err != nil {
-				return nil, err
-			}
+			value[i] = f.below(i, item, t.Elem())
 		}
-		return value, nil
+		return value
 	}
 	return f.scalar(value, t)
 }
 
 // below fits a value that is within the current one.
-func (f *fitting) below(step, value any, t reflect.Type) (any, error) {
+func (f *fitting) below(step, value any, t reflect.Type) any {
 	f.path = append(f.path, step)
-	fitted, err := f.fit(value, t)
-	f.path = f.path[:len(f.path)-1]
-	return fitted, err
+	defer func() { f.path = f.path[:len(f.path)-1] }()
+	return f.fit(value, t)
 }
 
-func (f *fitting) mapping(value map[string]any, t reflect.Type) (any, error) {
+func (f *fitting) mapping(value map[string]any, t reflect.Type) any {
 	if t.Kind() != reflect.Struct && t.Kind() != reflect.Map {
-		return nil, f.mistyped("an object", t)
+		f.mistyped("an object", t)
+		return nil
 	}
 	var fields map[string]reflect.Type
 	if t.Kind() == reflect.Struct {
@@ -106,28 +123,26 @@ func (f *fitting) mapping(value map[string]any, t reflect.Type) (any, error) {
 		case !known && f.loose:
 			continue
 		case !known:
-			f.path = append(f.path, key)
-			return nil, f.unknown(key, fields)
+			f.unknown(key, fields)
+			continue
 		}
-		var err error
-		if value[key], err = f.below(key, value[key], of); err != nil {
-			return nil, err
-		}
+		value[key] = f.below(key, value[key], of)
 	}
-	return value, nil
+	return value
 }
 
-// unknown returns the error for a key that the type does not have.
-func (f *fitting) unknown(key string, fields map[string]reflect.Type) error {
+// unknown adds the fault of a key that the type does not have.
+func (f *fitting) unknown(key string, fields map[string]reflect.Type) {
+	f.path = append(f.path, key)
+	defer func() { f.path = f.path[:len(f.path)-1] }()
 	e := f.fail("unknown field")
 	e.Unknown = true
 	if meant := similar.Nearest(key, slices.Sorted(maps.Keys(fields))); meant != "" {
 		e.Message += " (did you mean " + meant + "?)"
 	}
-	return e
 }
 
-func (f *fitting) scalar(value any, t reflect.Type) (any, error) {
+func (f *fitting) scalar(value any, t reflect.Type) any {
 	var fits bool
 	kind := "a number"
 	switch value := value.(type) {
@@ -139,14 +154,15 @@ func (f *fitting) scalar(value any, t reflect.Type) (any, error) {
 		fits = holds(t, value)
 	}
 	if fits {
-		return value, nil
+		return value
 	}
 	if t.Kind() == reflect.String && f.document != nil {
 		if n := At(f.document.Root, f.path...); n != nil {
-			return n.Value, nil
+			return n.Value
 		}
 	}
-	return nil, f.mistyped(kind, t)
+	f.mistyped(kind, t)
+	return nil
 }
 
 // holds reports whether a number fits into a type.
@@ -167,7 +183,7 @@ func holds(t reflect.Type, number any) bool {
 	return n.CanFloat() && math.Abs(n.Float()) < 1<<53 && !zero.OverflowInt(int64(n.Float()))
 }
 
-func (f *fitting) mistyped(is string, t reflect.Type) error {
+func (f *fitting) mistyped(is string, t reflect.Type) {
 	want := "an object"
 	switch t.Kind() {
 	case reflect.String:
@@ -181,9 +197,10 @@ func (f *fitting) mistyped(is string, t reflect.Type) error {
 	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Int, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uint:
 		want = fmt.Sprintf("a whole number of %d bits", t.Bits())
 	}
-	return f.fail("is %s, but has to be %s", is, want)
+	f.fail("is %s, but has to be %s", is, want)
 }
 
+// fail adds a fault, and returns it.
 func (f *fitting) fail(format string, args ...any) *Error {
 	e := &Error{Field: pathText(f.path), Message: fmt.Sprintf(format, args...)}
 	for depth := len(f.path); f.document != nil && depth >= 0; depth-- {
@@ -191,6 +208,9 @@ func (f *fitting) fail(format string, args ...any) *Error {
 			e.Line = f.document.part.Line + n.Line - 1
 			break
 		}
+	}
+	if len(f.faults) < maxFaults {
+		f.faults = append(f.faults, e)
 	}
 	return e
 }

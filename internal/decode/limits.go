@@ -6,6 +6,7 @@ package decode
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Limits are the limits of a text.
@@ -60,6 +61,26 @@ func (e *Error) Error() string {
 		return text
 	}
 	return fmt.Sprintf("line %d: %s", e.Line, text)
+}
+
+// Errors are several things that are wrong with a text.
+type Errors []*Error
+
+func (e Errors) Error() string {
+	texts := make([]string, len(e))
+	for i, one := range e {
+		texts[i] = one.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns them for errors.As, which finds the first.
+func (e Errors) Unwrap() []error {
+	all := make([]error, len(e))
+	for i, one := range e {
+		all[i] = one
+	}
+	return all
 }
 
 // Exceeded reports whether an error is about a limit, rather than about the form of a text.
