@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -308,9 +310,11 @@ func TestGatewayHealth_Hosts(t *testing.T) {
 // TestReadiness_Gateway: the gateway is a check of readiness, and not a vital one.
 func TestReadiness_Gateway(t *testing.T) {
 	dns := dnstest.Start(t)
+	own := t.TempDir()
 	p := start(t, func(c *Config) {
 		c.Gateway = GatewayConfig{
 			Domain: "apps.example.com", CA: GatewayInternal, HTTPSListen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0", Resolvers: []string{dns.Address},
+			Certificates: own,
 		}
 	})
 	r := p.readyWhen("looked at", func(r readiness) bool { return r.Ready && r.Checks["gateway-proofs"] != "" })
@@ -326,6 +330,11 @@ func TestReadiness_Gateway(t *testing.T) {
 	assert.Equal(t, shop.id.AgentID, state.Agent)
 	require.Len(t, state.Hosts, 1)
 	assert.Contains(t, []string{"ready", "pending"}, state.Hosts[0].Certificate)
+
+	require.NoError(t, os.WriteFile(filepath.Join(own, "apps.crt"), []byte("no certificate"), 0o600))
+	require.Error(t, p.public.certs.ReadOwn(t.Context()))
+	p.public.lookAtHealth(t.Context())
+	assert.Contains(t, p.health.readiness(t.Context()).Checks["gateway-certificates"], "failed: the gateway's certificate "+filepath.Join(own, "apps.crt"))
 }
 
 // TestRoutes_MissingCertificate: the reason comes from the database, so that each control plane has

@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/gateway"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 )
 
 const (
@@ -52,6 +53,9 @@ func (p *public) watchHealth(ctx context.Context) error {
 func (p *public) lookAtHealth(ctx context.Context) {
 	p.health.domain.Store(domainHealth(ctx, p.resolver, p.domain))
 	found, missing := certificateHealth(ctx, p.table, p.certificate)
+	if err := p.certs.OwnFault(); err != nil {
+		found = &finding{false, printable.Text(err.Error()) + "; " + found.text}
+	}
 	p.health.certificates.Store(found)
 	p.metrics.ObserveCertificates(missing, p.certs.Ends(p.table.Hosts()))
 	limited, cancel := context.WithTimeout(ctx, store.Timeout)

@@ -66,8 +66,9 @@ type Certificates struct {
 
 	had stored
 
-	mu  sync.Mutex
-	own map[string]ownFile // by NAME
+	mu       sync.Mutex
+	own      map[string]ownFile // by NAME
+	ownFault error
 }
 
 // New returns Certificates. Close frees what they hold.

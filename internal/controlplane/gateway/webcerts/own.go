@@ -40,13 +40,26 @@ func isChallenge(hello *tls.ClientHelloInfo) bool {
 }
 
 // ReadOwn reads the operator's certificates that have changed, and forgets those whose files are
-// gone. What cannot be read stays as it was; the error names it.
+// gone. What cannot be read stays as it was; the error names it, and OwnFault returns it until it
+// is read.
 func (c *Certificates) ReadOwn(ctx context.Context) error {
 	if c.cfg.Own == "" {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.ownFault = c.readAllOwn(ctx)
+	return c.ownFault
+}
+
+// OwnFault returns why the last ReadOwn has left certificates as they were; nil if it has not.
+func (c *Certificates) OwnFault() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ownFault
+}
+
+func (c *Certificates) readAllOwn(ctx context.Context) error {
 	names, err := ownNames(c.cfg.Own)
 	if err != nil {
 		return err

@@ -234,12 +234,14 @@ func TestOwn_Reloaded(t *testing.T) {
 	err = c.ReadOwn(t.Context())
 	require.ErrorContains(t, err, filepath.Join(dir, "bad.crt"))
 	require.ErrorContains(t, err, filepath.Join(dir, "shop.crt"))
+	assert.Equal(t, err, c.OwnFault())
 	_, err = handshake(t, c.TLS(), shop, "www.example.org")
 	require.NoError(t, err, "what cannot be read stays as it was")
 
 	require.NoError(t, os.Remove(filepath.Join(dir, "bad.crt")))
 	require.NoError(t, os.Remove(filepath.Join(dir, "shop.crt")))
 	require.NoError(t, c.ReadOwn(t.Context()))
+	require.NoError(t, c.OwnFault())
 	_, err = handshake(t, c.TLS(), shop, "www.example.org")
 	require.Error(t, err, "the one that was obtained is back")
 }
