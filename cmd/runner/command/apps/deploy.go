@@ -107,6 +107,10 @@ func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
 	if c.save != "" {
 		return cli.Usage(errors.New("--save is for a Compose file: the file that you have is an App's"))
 	}
+	args, err := c.withAgent(args, m)
+	if err != nil {
+		return err
+	}
 	name, err := c.name(cmd, args, m)
 	if err != nil {
 		return err
@@ -140,6 +144,19 @@ func (c *deployCommand) sayOpened(ctx context.Context, t *cmdutil.Target, key ru
 	if err == nil && had.Spec.Ingress != nil && had.Spec.Ingress.Visitors != nil {
 		c.Say("the App had ingress.visitors, and this deploy removes them: everyone may visit it (fix: give --sign-in-email, --allow-from and the like again)")
 	}
+}
+
+// withAgent puts the default agent before an argument that is the App's name: the file has no name,
+// or this one.
+func (c *deployCommand) withAgent(args []string, m appfile.File) ([]string, error) {
+	if len(args) != 1 || m.Name != "" && m.Name != args[0] {
+		return args, nil
+	}
+	agent, err := c.DefaultAgent()
+	if agent == "" {
+		return args, err
+	}
+	return []string{agent, args[0]}, nil
 }
 
 // name returns the App's name and namespace, from the arguments or the file, and returns an error
