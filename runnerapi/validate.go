@@ -113,7 +113,8 @@ func (s AppSpec) Validate() []FieldError {
 	v.errs = append(v.errs, CheckPatches(s.Patches)...)
 	for _, rule := range SpecRules() {
 		if !rule.Holds(s) {
-			v.add(rule.Field, "%s", rule.Message)
+			field, message := rule.Entry(s)
+			v.add(field, "%s", message)
 		}
 	}
 	return v.errs
