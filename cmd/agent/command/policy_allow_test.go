@@ -1,6 +1,7 @@
 package command
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -43,6 +46,15 @@ func TestPolicyAllow_AsRefusalsSay(t *testing.T) {
 			assert.Error(t, decides(t, file, i), line)
 		}
 	}
+}
+
+// TestPolicyAllow_InPod: the agent's own account may not change the policy.
+func TestPolicyAllow_InPod(t *testing.T) {
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "policy", nil)
+	err := mayChange(fmt.Errorf("change the policy: %w", refused))
+	require.ErrorIs(t, err, refused)
+	require.ErrorContains(t, err, "(fix: give --kubeconfig of a user who may change the policy")
+	require.NoError(t, mayChange(nil))
 }
 
 // decides asks the policy in a file.

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/atomicfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/boundedfile"
@@ -25,7 +26,7 @@ func (p *policyPlace) add(fl *pflag.FlagSet) {
 // edit changes the text of the policy, and returns where it is.
 func (p *policyPlace) edit(ctx context.Context, k *kube.Client, change func(text []byte, preset string) ([]byte, error)) (source string, err error) {
 	if p.file == "" {
-		return k.PolicySource(), k.EditPolicy(ctx, change)
+		return k.PolicySource(), mayChange(k.EditPolicy(ctx, change))
 	}
 	text, err := boundedfile.Head(p.file, policy.MaxSize+1)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -46,6 +47,14 @@ func (p *policyPlace) edit(ctx context.Context, k *kube.Client, change func(text
 		_, err := f.Write(changed)
 		return err
 	})
+}
+
+// mayChange adds to a refusal of the cluster who may change the policy.
+func mayChange(err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w (fix: give --kubeconfig of a user who may change the policy; the agent's service account may not)", err)
+	}
+	return err
 }
 
 // read returns the policy, and where it is.
