@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/objectmeta"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
@@ -249,8 +251,11 @@ func (r *run) settlePending(ctx context.Context, i *item) error {
 			return err
 		}
 	}
-	if err := r.read(ctx, i); err != nil {
+	if err := r.find(ctx, i); err != nil {
 		return err
+	}
+	if i.live != nil && i.out.Action == runnerapi.ApplyCreated { // the list of kinds lagged behind
+		i.out.Action = runnerapi.ApplyConfigured
 	}
 	return ownedByOther(i.live, r.set)
 }
@@ -287,17 +292,31 @@ func identityOf(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return bare
 }
 
-// read reads the current state of an object.
-func (r *run) read(ctx context.Context, i *item) error {
+// errUnserved means that the API server does not serve the kind of an object.
+var errUnserved = errors.New("its kind is not served")
+
+// find reads the current state of an object. It returns an errUnserved if that cannot be known.
+func (r *run) find(ctx context.Context, i *item) error {
 	live, err := r.api.on(i.mapping, i.out.Namespace).Get(ctx, i.out.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	switch {
+	case kubeproblem.IsUnserved(err):
+		i.live = nil
+		return errors.Join(errUnserved, problemOf(err, i.out.ManifestRef, "reading it"))
+	case apierrors.IsNotFound(err):
 		i.live = nil
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return problemOf(err, i.out.ManifestRef, "reading it")
 	}
 	i.live = live
+	return nil
+}
+
+// read is like find, but an object of a kind that is not served is not there.
+func (r *run) read(ctx context.Context, i *item) error {
+	if err := r.find(ctx, i); !errors.Is(err, errUnserved) {
+		return err
+	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"slices"
 
@@ -58,13 +59,17 @@ func (r *run) planOne(ctx context.Context, i *item) error {
 		i.out.Action, i.out.Message = runnerapi.ApplyCreated, "not checked before it is applied: its kind or its namespace comes with the set"
 		return nil
 	}
-	if err := r.read(ctx, i); err != nil {
-		return err
+	found := r.find(ctx, i)
+	if found != nil && !errors.Is(found, errUnserved) {
+		return found
 	}
 	if err := ownedByOther(i.live, r.set); err != nil {
 		return err
 	}
 	would, err := r.patch(ctx, i, true)
+	if found != nil && !kubeproblem.IsUnserved(err) { // it is served by now
+		return r.planOne(ctx, i)
+	}
 	if kubeproblem.IsUnserved(err) {
 		_ = r.api.kinds.forget() // what was known is out of date
 	}
