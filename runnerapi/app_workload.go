@@ -86,10 +86,11 @@ type IngressPort struct {
 //
 // +kubebuilder:object:generate=true
 type IngressHost struct {
-	Host      string `json:"host" minLength:"1" maxLength:"253" pattern:"^(\\*\\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" example:"shop.example.com"`
-	Path      string `json:"path,omitempty" maxLength:"1024" pattern:"^/" default:"/" doc:"Everything below this path."`
-	Port      int32  `json:"port,omitempty" minimum:"1" maximum:"65535" doc:"Port of the App's Service; that of the first TCP port when absent."`
-	TLSSecret string `json:"tlsSecret,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Name of a TLS secret with the host's certificate; without it the host is served over HTTP alone."`
+	Host        string `json:"host" minLength:"1" maxLength:"253" pattern:"^(\\*\\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" example:"shop.example.com"`
+	Path        string `json:"path,omitempty" maxLength:"1024" pattern:"^/" default:"/" doc:"Everything below this path."`
+	Port        int32  `json:"port,omitempty" minimum:"1" maximum:"65535" doc:"Port of the App's Service; that of the first TCP port when absent."`
+	TLSSecret   string `json:"tlsSecret,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Name of a TLS secret with the host's certificate; without it the host is served over HTTP alone."`
+	Passthrough bool   `json:"passthrough,omitempty" doc:"Connections to the host reach the App with their TLS: the gateway chooses the App by the server name, and has no certificate of the host. The host has no Ingress. Of visitors, allowFrom and requestsPerSecond hold, the latter for new connections."`
 }
 
 // Update says how new pods take the place of old ones.

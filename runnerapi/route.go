@@ -39,7 +39,7 @@ type Route struct {
 	App         string           `json:"app,omitempty" doc:"Absent for a route of a chart, a set of manifests or a Git source."`
 	Service     string           `json:"service,omitempty" doc:"Name of the Service, after its namespace and a slash if that is another one. Absent for a route that the gateway cannot carry."`
 	Port        int32            `json:"port,omitempty" doc:"Port of the Service. Absent for a route that the gateway cannot carry."`
-	Protocol    string           `json:"protocol,omitempty" enum:"TCP,UDP" doc:"Of a public port; absent for requests of HTTP."`
+	Protocol    string           `json:"protocol,omitempty" enum:"TCP,UDP,TLS" doc:"TCP or UDP of a public port; TLS of a host whose connections reach the App with their TLS; absent for requests of HTTP."`
 	PublicPort  int32            `json:"publicPort,omitempty" doc:"Port of the gateway; absent for requests of HTTP, and while there is none."`
 	State       RouteState       `json:"state" enum:"serving,suspended" doc:"serving: the gateway passes requests on, and they are answered. suspended: reason tells why not."`
 	Mode        RouteMode        `json:"mode" enum:"tunnel,direct" doc:"How requests come to the Service: tunnel: through the agent's tunnel. direct: through the cluster's own load balancer."`

@@ -174,6 +174,23 @@ var ingressRules = []Rule{
 		},
 	},
 	{
+		"ingress.hosts", "a host with passthrough has no path, no tlsSecret and no second entry: the gateway sees its connections' server name alone",
+		noHosts + `self.ingress.hosts.all(h, !has(h.passthrough) || !h.passthrough || (!has(h.path) || h.path == '/') && !has(h.tlsSecret) && ` +
+			`self.ingress.hosts.exists_one(o, o.host == h.host))`,
+		func(s AppSpec) bool { return s.Ingress == nil || every(s.Ingress.Hosts, s.Ingress.passesAlone) },
+	},
+	{
+		"ingress.visitors", "a host with passthrough can ask for neither a sign-in nor a password, and knows no bodies: " +
+			"leave out signIn, basicAuthSecret, serviceTokensSecret and maxBodyBytes, and use allowFrom",
+		noVisitors + `!has(self.ingress.hosts) || !self.ingress.hosts.exists(h, has(h.passthrough) && h.passthrough) || ` +
+			`!has(self.ingress.visitors.signIn) && !has(self.ingress.visitors.basicAuthSecret) && ` +
+			`!has(self.ingress.visitors.serviceTokensSecret) && !has(self.ingress.visitors.maxBodyBytes)`,
+		func(s AppSpec) bool {
+			v := s.visitors()
+			return v == nil || !s.Ingress.passes() || v.SignIn == nil && v.BasicAuthSecret == "" && v.ServiceTokensSecret == "" && v.MaxBodyBytes == 0
+		},
+	},
+	{
 		"ingress.visitors", "give allowFrom, basicAuthSecret, signIn, serviceTokensSecret, requestsPerSecond or maxBodyBytes",
 		noVisitors + `[has(self.ingress.visitors.allowFrom) && size(self.ingress.visitors.allowFrom) > 0, has(self.ingress.visitors.basicAuthSecret), ` +
 			`has(self.ingress.visitors.signIn), has(self.ingress.visitors.serviceTokensSecret), has(self.ingress.visitors.requestsPerSecond), has(self.ingress.visitors.maxBodyBytes)].exists(x, x)`,
@@ -219,6 +236,15 @@ var ingressRules = []Rule{
 }
 
 func isNetwork(text string) bool { _, err := limit.ParseNetwork(text); return err == nil }
+
+// passesAlone reports whether a host with passthrough says nothing that needs HTTP, and is there
+// once.
+func (i *Ingress) passesAlone(h IngressHost) bool {
+	others := slices.DeleteFunc(slices.Clone(i.Hosts), func(o IngressHost) bool { return o.Host != h.Host })
+	return !h.Passthrough || h.prefix() == "/" && h.TLSSecret == "" && len(others) == 1
+}
+
+const noHosts = `!has(self.ingress) || !has(self.ingress.hosts) || `
 
 const noPorts = `!has(self.ingress) || !has(self.ingress.ports) || `
 

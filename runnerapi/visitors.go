@@ -58,7 +58,19 @@ const minBits4, minBits6 = 8, 16
 
 // SignsIn reports whether visitors of an App with that ingress have to sign in wherever it is
 // public. At a port no one can.
-func (i *Ingress) SignsIn() bool { return i != nil && len(i.Ports) == 0 && i.Visitors.SignsIn() }
+func (i *Ingress) SignsIn() bool {
+	return i != nil && len(i.Ports) == 0 && !i.passes() && i.Visitors.SignsIn()
+}
+
+// passes reports whether connections to one of the hosts reach the App with their TLS.
+func (i *Ingress) passes() bool {
+	return slices.ContainsFunc(i.Hosts, func(h IngressHost) bool { return h.Passthrough })
+}
+
+// GatewayAlone reports whether the App has a host or a port that no ingress controller serves.
+func (i *Ingress) GatewayAlone() bool {
+	return i.Public || i.Visitors != nil || len(i.Ports) > 0 || i.passes()
+}
 
 // TCP reports whether the port is one of TCP, which is the default.
 func (p IngressPort) TCP() bool { return p.Protocol == "" || p.Protocol == "TCP" }
@@ -72,13 +84,13 @@ func (v *Visitors) identifies() bool {
 }
 
 // Protects reports whether an App with that ingress does not let in everyone anywhere. At a port,
-// networks alone can keep visitors out.
+// and at a host whose TLS the App ends, networks alone can keep visitors out.
 func (i *Ingress) Protects() bool {
 	if i == nil {
 		return false
 	}
 	everywhere := i.Visitors != nil && narrow(i.Visitors.AllowFrom)
-	hosts := everywhere || i.Visitors.identifies()
+	hosts := everywhere || i.Visitors.identifies() && !i.passes()
 	if (i.Public || len(i.Hosts) > 0 || len(i.Ports) == 0) && !hosts {
 		return false
 	}

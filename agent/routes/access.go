@@ -7,6 +7,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -36,7 +37,7 @@ func (r *Registrar) setPublic(ctx context.Context, engine *app.Engine, to access
 	state := theirs.RoutesState
 	public := publicOf(to, state)
 	for _, left := range theirs.omitted {
-		if left.Protocol != "" {
+		if gatewaywire.IsPort(left.Protocol) {
 			public.Ports = append(public.Ports, ingress.PublicPort{App: left.App, Protocol: left.Protocol, Port: left.Port, Reason: left.Reason})
 			continue
 		}

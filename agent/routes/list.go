@@ -7,6 +7,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/ingress"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/server/backend"
@@ -39,7 +40,7 @@ func (l List) List(ctx context.Context) ([]runnerapi.Route, error) {
 	to, _ := l.registrar.publicAccess()
 	list := make([]runnerapi.Route, len(routes))
 	for i, r := range routes {
-		if r.Protocol != "" {
+		if gatewaywire.IsPort(r.Protocol) {
 			list[i] = portOf(r, to, state, unknown)
 			continue
 		}
@@ -76,6 +77,9 @@ func routeOf(r ingress.Route, to access, state controlapi.RoutesState, unknown e
 		URL: "https://" + r.Host + r.Path, Host: r.Host, Path: r.Path, PathType: r.PathType, Conditions: r.Conditions.String(), Namespace: r.App.Namespace, App: r.App.Name,
 		Service: r.Service, Port: r.Port, State: runnerapi.RouteSuspended, Mode: runnerapi.RouteTunnel, Warnings: r.Warnings,
 		Backends: r.Shares, Filters: r.FilterTypes,
+	}
+	if r.Protocol == gatewaywire.TLS {
+		out.Protocol, out.URL = r.Protocol, controlapi.PassedURL(r.Host)
 	}
 	host, known := hostStatus(state, r.Host)
 	out.Proof, out.Certificate = host.Proof, runnerapi.CertificateState(host.Certificate)

@@ -67,7 +67,7 @@ var (
 // Fits returns why the control plane would refuse the route, also if it came alone.
 func (r Route) Fits() error {
 	if len(r.Host) > maxHost || utf8.RuneCountInString(r.Path) > maxPath || utf8.RuneCountInString(r.Reason) > maxReason ||
-		!slices.Contains([]string{"", gatewaywire.TCP, gatewaywire.UDP}, r.Protocol) || !routeHost.MatchString(r.Host) || !strings.HasPrefix(r.Path, "/") || !slices.Contains(pathTypes, r.PathType) {
+		!slices.Contains([]string{"", gatewaywire.TCP, gatewaywire.UDP, gatewaywire.TLS}, r.Protocol) || !routeHost.MatchString(r.Host) || !strings.HasPrefix(r.Path, "/") || !slices.Contains(pathTypes, r.PathType) {
 		return errUnfit
 	}
 	return RoutesRequest{Routes: []Route{r}}.check()

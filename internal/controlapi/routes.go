@@ -1,6 +1,7 @@
 package controlapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -39,8 +40,8 @@ type Route struct {
 	Reason    string `json:"reason,omitempty" maxLength:"512" doc:"Why it is not ready."`
 	Endpoint  string `json:"endpoint,omitempty" maxLength:"253" doc:"Public address of the cluster's load balancer for the host, an IP address or a name: HTTPS is at port 443."`
 	// Protocol and PublicPort are of a public port, whose Host is the App's below the gateway's
-	// domain.
-	Protocol   string `json:"protocol,omitempty" enum:"TCP,UDP" doc:"Of a public port; absent for requests of HTTP."`
+	// domain. TLS is of a host at the port of HTTPS.
+	Protocol   string `json:"protocol,omitempty" enum:"TCP,UDP,TLS" doc:"TCP or UDP of a public port; TLS of a host whose connections reach the App with their TLS; absent for requests of HTTP."`
 	PublicPort int32  `json:"publicPort,omitempty" minimum:"0" maximum:"65535" doc:"Public port that the App names; absent where the control plane chooses it."`
 }
 
@@ -92,7 +93,7 @@ func (r RoutesRequest) check() error {
 		host, path, pathType, namespace, app, service, protocol string
 		port                                                    int32 // of a public port
 	}
-	seen := make(map[key]bool, len(r.Routes))
+	seen, kinds := make(map[key]bool, len(r.Routes)), map[string]string{}
 	for _, route := range r.Routes {
 		if (route.Service == "") != (route.Port == 0) {
 			return problem.Errorf(problem.Invalid, "send the Service and its port, or neither",
@@ -102,9 +103,15 @@ func (r RoutesRequest) check() error {
 			return problem.Errorf(problem.Invalid, "send an IP address or a name in DNS, of a host with TLS that is not a wildcard",
 				"the endpoint %.253q of %s is not valid", route.Endpoint, route.Host).WithField("routes")
 		}
-		if route.Protocol != "" && (route.App == "" || route.Endpoint != "" || route.Path != "/" || route.Port == 0) || route.Protocol == "" && route.PublicPort != 0 {
+		if !route.protocolFits() {
 			return problem.Errorf(problem.Invalid, "send an App, the port of its Service, the path / and no endpoint",
 				"the public port %d of %s is not valid", route.PublicPort, route.Host).WithField("routes")
+		}
+		if kind := route.kind(); kind != "" && cmp.Or(kinds[route.Host], kind) != kind {
+			return problem.Errorf(problem.Invalid, "send the routes of one App and port whose connections keep their TLS, or those of HTTP",
+				"the host %s has routes of several kinds", route.Host).WithField("routes")
+		} else if kind != "" {
+			kinds[route.Host] = kind
 		}
 		k := key{host: route.Host, path: route.Path, pathType: route.PathType, namespace: route.Namespace, app: route.App, service: route.Service}
 		if route.Protocol != "" {
@@ -117,6 +124,30 @@ func (r RoutesRequest) check() error {
 		seen[k] = true
 	}
 	return nil
+}
+
+// protocolFits reports whether a route has what its protocol needs, and nothing else. A host whose
+// TLS the App ends may have no port: it is not carried.
+func (r *Route) protocolFits() bool {
+	if r.Protocol == "" {
+		return r.PublicPort == 0
+	}
+	if r.Protocol == gatewaywire.TLS && (r.PublicPort != 0 || r.TLS) || r.Protocol != gatewaywire.TLS && r.Port == 0 {
+		return false
+	}
+	return r.App != "" && r.Endpoint == "" && r.Path == "/"
+}
+
+// kind returns how a route has its host carried; empty if it does not, as one of a public port. A
+// host is carried in one way.
+func (r *Route) kind() string {
+	switch {
+	case gatewaywire.IsPort(r.Protocol) || r.Port == 0 && !r.Ready:
+		return ""
+	case r.Protocol == "":
+		return "HTTP"
+	}
+	return strings.Join([]string{r.Protocol, r.Namespace, r.App, strconv.Itoa(int(r.Port))}, " ")
 }
 
 // Routes returns this agent's routes as the control plane has them.
@@ -158,6 +189,12 @@ func (h *handler) putRoutes(ctx context.Context, in *routesInput) (*routesOutput
 	state, err := h.backend.PutRoutes(ctx, peerOf(ctx).agentID, in.Body)
 	return &routesOutput{Body: state}, h.problem(ctx, err)
 }
+
+// PassedURL returns where the public reaches a host whose connections keep their TLS.
+func PassedURL(host string) string { return PortURL(gatewaywire.TLS, host, portHTTPS) }
+
+// portHTTPS is the port at which the public reaches hosts.
+const portHTTPS = 443
 
 // PortURL returns where the public reaches a port of the gateway. Without a port, the host alone is
 // known.

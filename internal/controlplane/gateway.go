@@ -155,7 +155,7 @@ func newCertificates(c *Config, storage *webcerts.Storage, table *gateway.Table,
 		Storage: storage, Directory: cfg.CA, Email: cfg.Email, Roots: cfg.CARoots, EAB: cfg.EAB,
 		Own: cfg.Certificates, Wildcard: cfg.wildcard(), Log: c.Log.With().Str("part", "gateway").Logger(),
 		Served: func(name string) string {
-			if host, _ := table.Lookup(name); host != nil { // also one whose visitors get 503
+			if host, _ := table.Lookup(name); host != nil && host.Passed == 0 { // also one whose visitors get 503
 				return host.Name
 			}
 			return ""

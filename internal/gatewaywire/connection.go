@@ -14,7 +14,12 @@ import (
 const (
 	TCP = "TCP"
 	UDP = "UDP"
+	// TLS is no port's: connections to a host at the port of HTTPS are carried with their TLS.
+	TLS = "TLS"
 )
+
+// IsPort reports whether a protocol is that of a public port, and not of a host.
+func IsPort(protocol string) bool { return protocol == TCP || protocol == UDP }
 
 // Headers of a Connection. Visitors cannot send them: a request of theirs is never CONNECT.
 const (
@@ -25,15 +30,16 @@ const (
 	headerID       = "X-Request-Id"
 )
 
-// Connection is a visitor's connection to a public port, or a flow of datagrams between an address
-// and a port. A public stream begins with it as a request CONNECT (RFC 9110, section 9.3.6). After
+// Connection is a visitor's connection to a public port or to a host that ends TLS itself, or a
+// flow of datagrams between an address and a port. A public stream begins with it as a request CONNECT (RFC 9110, section 9.3.6). After
 // the answer 200 it carries the connection's bytes, or the datagrams as Packets has them.
 type Connection struct {
 	ID string // in the logs of both ends
-	// Protocol is TCP or UDP.
+	// Protocol is TCP, UDP or TLS.
 	Protocol string
-	// Host is the App's below the gateway's domain, and Port the one of its Service. They name a
-	// route of the agent, which decides where it leads.
+	// Host is the App's below the gateway's domain, or with TLS the host of the route, which may be
+	// a wildcard. Port is the one of the App's Service. They name a route of the agent, which
+	// decides where it leads.
 	Host string
 	Port int32
 	// Visitor is where the connection comes from, and At the public port that it came to.
@@ -55,7 +61,7 @@ func (c Connection) Request() *http.Request {
 
 var (
 	errNoPort     = errors.New("the target is not a host and a port")
-	errNoProtocol = errors.New(headerProtocol + " is neither " + TCP + " nor " + UDP)
+	errNoProtocol = errors.New(headerProtocol + " is neither " + TCP + " nor " + UDP + " nor " + TLS)
 )
 
 // ReadConnection returns the connection that a request begins.
@@ -69,7 +75,7 @@ func ReadConnection(r *http.Request) (Connection, error) {
 		return Connection{}, errNoPort
 	}
 	c := Connection{ID: r.Header.Get(headerID), Protocol: r.Header.Get(headerProtocol), Host: host, Port: int32(n)}
-	if c.Protocol != TCP && c.Protocol != UDP {
+	if !IsPort(c.Protocol) && c.Protocol != TLS {
 		return Connection{}, errNoProtocol
 	}
 	if c.Visitor, err = netip.ParseAddrPort(r.Header.Get(headerVisitor)); err != nil {

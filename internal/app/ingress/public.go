@@ -10,6 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/appcache"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -142,8 +143,7 @@ func (p *Public) of(a *v1alpha1.App) (r reached) {
 	if p == nil || a.Spec.Ingress == nil {
 		return r
 	}
-	alone := a.Spec.Ingress.Public || a.Spec.Ingress.Visitors != nil || len(a.Spec.Ingress.Ports) > 0 // no ingress controller serves it
-	if alone {
+	if a.Spec.Ingress.GatewayAlone() {
 		r.condition = p.unavailable()
 	}
 	if a.Spec.Ingress.Public && r.condition == nil {
@@ -153,7 +153,7 @@ func (p *Public) of(a *v1alpha1.App) (r reached) {
 	for _, h := range a.Spec.Ingress.Hosts {
 		host, ok := p.Hosts[h.Host]
 		switch {
-		case !ok && a.Spec.Ingress.Visitors != nil:
+		case !ok && (a.Spec.Ingress.Visitors != nil || h.Passthrough):
 			host.Reason = notKnownYet
 		case !ok:
 			continue
@@ -161,12 +161,12 @@ func (p *Public) of(a *v1alpha1.App) (r reached) {
 		if why := p.refused(a, h); ok && why != "" {
 			host = PublicHost{Reason: why}
 		}
-		if host.Given && h.Host != p.host(a) {
+		if host.Given && h.Host != p.ownHost(a, h) {
 			host = PublicHost{Reason: givenToAnother}
 		}
 		known++
 		if host.Served {
-			r.urls, r.hosts = append(r.urls, "https://"+h.Host+workload.PathOf(h)), append(r.hosts, h.Host)
+			r.urls, r.hosts = append(r.urls, urlOf(h)), append(r.hosts, h.Host)
 		} else if r.condition == nil {
 			r.condition = notServedAt(h.Host, host.Reason)
 		}
@@ -184,6 +184,23 @@ func (p *Public) of(a *v1alpha1.App) (r reached) {
 	return r
 }
 
+// ownHost returns the App's host below the gateway's domain, as far as an entry of its hosts may name
+// it.
+func (p *Public) ownHost(a *v1alpha1.App, h runnerapi.IngressHost) string {
+	if h.Passthrough && !a.Spec.Ingress.Public {
+		return p.portHost(a)
+	}
+	return p.host(a)
+}
+
+// urlOf returns where the gateway serves a host.
+func urlOf(h runnerapi.IngressHost) string {
+	if h.Passthrough {
+		return controlapi.PassedURL(h.Host)
+	}
+	return "https://" + h.Host + workload.PathOf(h)
+}
+
 // notKnownYet is why a host is not served whose route the control plane is about to get.
 const notKnownYet = "wait until the control plane knows the host, a few seconds"
 
@@ -195,7 +212,7 @@ func (p *Public) unavailable() *runnerapi.Condition {
 		return ready.False(runnerapi.ReasonNotPublic, p.Off, p.Fix)
 	case p.Domain == "":
 		return ready.False(runnerapi.ReasonNoGateway, "the gateway alone is to serve the App, and the control plane has no gateway",
-			"have the operator start the control plane with --gateway-domain, or remove ingress.public, ingress.ports and ingress.visitors")
+			"have the operator start the control plane with --gateway-domain, or remove ingress.public, ingress.ports, ingress.visitors and passthrough")
 	}
 	return nil
 }

@@ -53,8 +53,8 @@ type Route struct {
 	Shares      []runnerapi.RouteShare
 	FilterTypes []string
 
-	// Protocol is that of a public port, empty for requests of HTTP. PublicPort is the one that the
-	// App names, 0 for any.
+	// Protocol is that of a public port, TLS of a host whose connections reach the App with their
+	// TLS, and empty for requests of HTTP. PublicPort is the one that the App names, 0 for any.
 	Protocol   string
 	PublicPort int32
 
@@ -153,7 +153,7 @@ func (t *Router) Routes(ctx context.Context) ([]Route, error) {
 	if err != nil {
 		return nil, err
 	}
-	routes = t.refuseForeign(append(routes, more...), list.Items)
+	routes = oneWay(t.refuseForeign(append(routes, more...), list.Items))
 	slices.SortStableFunc(routes, func(a, b Route) int {
 		return cmp.Or(compareRoutes(a, b), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Order, b.Order))
 	})
@@ -193,7 +193,7 @@ func (t *Router) refuseForeign(routes []Route, apps []v1alpha1.App) []Route {
 // refuse returns a route that leads nowhere.
 func (r *Route) refuse(why string) Route {
 	return Route{
-		App: r.App, Host: r.Host, Path: r.Path, PathType: r.PathType, Conditions: r.Conditions, TLS: r.TLS, Created: r.Created,
+		App: r.App, Host: r.Host, Path: r.Path, PathType: r.PathType, Conditions: r.Conditions, TLS: r.TLS, Protocol: r.Protocol, Created: r.Created,
 		Refused: true, Reason: why,
 	}
 }
@@ -243,7 +243,7 @@ func comparePorts(a, b Route) int {
 
 func (t *Router) routesOf(ctx context.Context, a *v1alpha1.App, in *networkingv1.Ingress) (routes []Route) {
 	app, stopped := runnerapi.Key{Namespace: in.Namespace}, ""
-	if a != nil && a.Spec.Ingress != nil && a.Spec.Ingress.Visitors != nil {
+	if a != nil && a.Spec.Ingress != nil && len(workload.ControllerHosts(a)) == 0 {
 		return nil // its routes have no Ingress; this one is about to go
 	}
 	if a != nil {
@@ -296,8 +296,14 @@ func (t *Router) givenRoutes(ctx context.Context, apps []v1alpha1.App) (routes [
 			routes = t.givenRoute(ctx, routes, a, runnerapi.IngressHost{Host: host})
 		}
 		routes = t.portRoutes(ctx, routes, a, public)
-		if in := a.Spec.Ingress; in != nil && in.Visitors != nil {
-			for _, h := range in.Hosts {
+		if a.Spec.Ingress == nil {
+			continue
+		}
+		for _, h := range a.Spec.Ingress.Hosts {
+			switch {
+			case h.Passthrough:
+				routes = t.passedRoute(ctx, routes, a, h)
+			case a.Spec.Ingress.Visitors != nil:
 				routes = t.givenRoute(ctx, routes, a, h)
 			}
 		}

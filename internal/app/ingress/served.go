@@ -34,11 +34,11 @@ func (t *Router) Served(ctx context.Context, a *v1alpha1.App, s *v1alpha1.Status
 	if a.Spec.Ingress == nil {
 		return 0, nil
 	}
-	if (a.Spec.Ingress.Public || a.Spec.Ingress.Visitors != nil || len(a.Spec.Ingress.Ports) > 0) && t.public.Load() == nil {
+	if a.Spec.Ingress.GatewayAlone() && t.public.Load() == nil {
 		t.keepPublic(a, s)
 		return 0, nil // SetPublic brings the App here again
 	}
-	if len(a.Spec.Ingress.Hosts) == 0 || a.Spec.Ingress.Visitors != nil {
+	if len(workload.ControllerHosts(a)) == 0 {
 		public, again := t.reached(ctx, a, s)
 		s.Conditions, s.PublicURLs = append(s.Conditions, *public.condition), public.urls
 		return again, nil
@@ -99,7 +99,7 @@ func better(gateway, controller *runnerapi.Condition, a *v1alpha1.App) bool {
 	case gateway == nil:
 		return false
 	case controller.Holds():
-		return (a.Spec.Ingress.Public || len(a.Spec.Ingress.Ports) > 0) && !gateway.Holds() // a controller does not serve that host
+		return a.Spec.Ingress.GatewayAlone() && !gateway.Holds() // a controller does not serve that host
 	}
 	return gateway.Holds() || missesController(controller) // the gateway needs neither a controller nor a Secret
 }

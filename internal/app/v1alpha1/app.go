@@ -25,7 +25,7 @@ const (
 // SchemaVersion counts changes of the App's schema. The CustomResourceDefinition carries it, so
 // that an agent that finds an older one reports that and does not lose its fields. A newer one is
 // fine: that is a rollback of the agent.
-const SchemaVersion = 15
+const SchemaVersion = 16
 
 // SchemaVersionAnnotation is where the CustomResourceDefinition carries it.
 const SchemaVersionAnnotation = "pipeops.io/schema-version"

@@ -63,11 +63,19 @@ func headless(a *v1alpha1.App) *corev1.Service {
 	return s
 }
 
-// ingress returns the Ingress of an App with hosts, or nil. With visitors there is none: an ingress
-// controller would let in everyone.
+// ControllerHosts returns the App's hosts that an ingress controller may serve. With visitors there
+// are none, because it would let in everyone. It cannot pass connections on with their TLS.
+func ControllerHosts(a *v1alpha1.App) []runnerapi.IngressHost {
+	if a.Spec.Ingress == nil || a.Spec.Ingress.Visitors != nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(a.Spec.Ingress.Hosts), func(h runnerapi.IngressHost) bool { return h.Passthrough })
+}
+
+// ingress returns the Ingress of an App with hosts for an ingress controller, or nil.
 func ingress(a *v1alpha1.App) *networkingv1.Ingress {
-	spec := a.Spec.Ingress
-	if spec == nil || len(spec.Hosts) == 0 || spec.Visitors != nil {
+	spec, hosts := a.Spec.Ingress, ControllerHosts(a)
+	if len(hosts) == 0 {
 		return nil
 	}
 	out := &networkingv1.Ingress{
@@ -78,7 +86,7 @@ func ingress(a *v1alpha1.App) *networkingv1.Ingress {
 	if spec.Class != "" {
 		out.Spec.IngressClassName = new(spec.Class)
 	}
-	for _, h := range spec.Hosts {
+	for _, h := range hosts {
 		out.Spec.Rules = addRule(out.Spec.Rules, h, a)
 		out.Spec.TLS = addTLS(out.Spec.TLS, h)
 	}
@@ -135,11 +143,8 @@ func PathOf(h runnerapi.IngressHost) string {
 // PublicURLs returns the URLs at which the ingress controller serves the App. It leaves out the
 // hosts without a certificate.
 func PublicURLs(a *v1alpha1.App, without []string) []string {
-	if a.Spec.Ingress == nil {
-		return nil
-	}
 	var out []string
-	for _, h := range a.Spec.Ingress.Hosts {
+	for _, h := range ControllerHosts(a) {
 		if slices.Contains(without, h.Host) {
 			continue
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
-	"github.com/pipeops/pipeops-vm-agent/internal/wrapconn"
+	"github.com/pipeops/pipeops-vm-agent/internal/sni"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -80,11 +80,11 @@ func (e *Edge) route(ctx context.Context, conn net.Conn, heard func()) {
 	log := e.cfg.Log.With().Str("peer", conn.RemoteAddr().String()).Logger()
 	unblock := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	_ = conn.SetDeadline(time.Now().Add(e.cfg.HelloTimeout))
-	name, hello, err := peek(conn)
+	name, hello, err := sni.Peek(conn)
 	heard()
 	if err != nil {
 		unblock()
-		if errors.Is(err, errNoName) {
+		if errors.Is(err, sni.ErrNoName) {
 			refuse(conn, alertUnrecognizedName)
 		}
 		_ = conn.Close()
@@ -112,7 +112,7 @@ func (e *Edge) route(ctx context.Context, conn net.Conn, heard func()) {
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.HandoverTimeout)
 	defer cancel()
-	if err := e.cfg.Handover(ctx, agentID, &replayed{Conn: wrapconn.Conn{Conn: conn}, head: hello}); err != nil {
+	if err := e.cfg.Handover(ctx, agentID, sni.Replay(conn, hello)); err != nil {
 		alert := byte(alertInternal)
 		if errors.Is(err, server.ErrNotConnected) {
 			alert = alertUnrecognizedName

@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/clienthello"
 	"github.com/pipeops/pipeops-vm-agent/test/selfsigned"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -136,7 +136,7 @@ func TestEdge_SlowAgentBlocksNobody(t *testing.T) {
 	}})
 	ask := func(name string) (net.Conn, error) {
 		raw := dial(t, addr)
-		_, err := raw.Write(hello(t, name+"."+domain))
+		_, err := raw.Write(clienthello.Of(t, name+"."+domain))
 		return raw, err
 	}
 	for range 2 {
@@ -154,51 +154,4 @@ func TestEdge_SlowAgentBlocksNobody(t *testing.T) {
 	said, err = io.ReadAll(other)
 	require.NoError(t, err)
 	assert.Equal(t, byte(alertUnrecognizedName), said[6])
-}
-
-// recorder keeps what a client says first.
-type recorder struct {
-	readOnly
-	said bytes.Buffer
-}
-
-func (r *recorder) Write(p []byte) (int, error) { return r.said.Write(p) }
-
-func hello(tb testing.TB, name string) []byte {
-	tb.Helper()
-	r := &recorder{readOnly: readOnly{bytes.NewReader(nil)}}
-	err := tls.Client(r, &tls.Config{MinVersion: tls.VersionTLS13, ServerName: name}).HandshakeContext(tb.Context())
-	require.ErrorIs(tb, err, io.EOF)
-	return r.said.Bytes()
-}
-
-func TestPeek_KeepsBytes(t *testing.T) {
-	said := hello(t, "a1."+domain)
-	name, read, err := peek(bytes.NewReader(said))
-	require.NoError(t, err)
-	assert.Equal(t, "a1."+domain, name)
-	assert.Equal(t, said, read)
-
-	_, _, err = peek(bytes.NewReader(said[:len(said)-1]))
-	require.Error(t, err)
-	_, _, err = peek(bytes.NewReader(hello(t, "127.0.0.1")))
-	require.ErrorIs(t, err, errNoName)
-}
-
-func TestPeek_LimitsHello(t *testing.T) {
-	endless := bytes.Repeat([]byte{0x16, 3, 1, 0x40, 0}, 10_000)
-	_, _, err := peek(bytes.NewReader(endless))
-	require.Error(t, err)
-}
-
-func FuzzPeek(f *testing.F) {
-	f.Add(hello(f, "a1."+domain))
-	f.Add([]byte("\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03"))
-	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		name, read, err := peek(bytes.NewReader(in))
-		if err == nil && (name == "" || !bytes.HasPrefix(in, read) || len(read) > maxHello) {
-			t.Fatalf("name %q, %d bytes", name, len(read))
-		}
-	})
 }

@@ -21,6 +21,9 @@ const checkTimeout = 5 * time.Second
 func (g *Gateway) Check(ctx context.Context, host, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+	if found, served := g.cfg.Table.Lookup(host); served && found.Passed != 0 {
+		return checkResult(g.ports.checkPassed(ctx, found))
+	}
 	if err := g.checkCertificate(ctx, host); err != nil {
 		return fmt.Errorf("the gateway has no valid certificate for the host: %w", err)
 	}
@@ -32,7 +35,12 @@ func (g *Gateway) Check(ctx context.Context, host, path string) error {
 	r.Header.Set("User-Agent", gatewaywire.CheckAgent)
 	v := newVisit(r)
 	g.checked(v, r)
-	switch v.failed {
+	return checkResult(v.failed)
+}
+
+// checkResult returns what a word says to an App's owner; nil if a visitor would be served.
+func checkResult(word string) error {
+	switch word {
 	case "", denied.word, unauthorized.word, tooMany.word, signIn.word, tokenWanted.word: // what the App demands of its visitors
 		return nil
 	case gatewaywire.NotReady:
@@ -42,7 +50,7 @@ func (g *Gateway) Check(ctx context.Context, host, path string) error {
 	case gatewaywire.Unreachable:
 		return errors.New("the App closes the connection, or gives no valid answer of HTTP; look at its log")
 	}
-	return fmt.Errorf("the gateway answers its own request with %q: %s", v.failed, strings.ToLower(failuresByWord[v.failed].text))
+	return fmt.Errorf("the gateway answers its own request with %q: %s", word, strings.ToLower(failuresByWord[word].text))
 }
 
 // failuresByWord are those that are not App's.

@@ -41,6 +41,9 @@ var (
 		"Its path or query has a space or a control character, or is not a path.", "escape such characters, a space as %20", 0}
 	badHost = failure{http.StatusBadRequest, "bad-host", "The request cannot be read",
 		"The port in its host is not a number.", "send the host as the URL has it", 0}
+	// misdirected is the answer of RFC 9110, section 15.5.20.
+	misdirected = failure{http.StatusMisdirectedRequest, "misdirected", "The request came by the wrong connection",
+		"The application ends TLS itself: only a connection to its own name reaches it.", "open a new connection, whose TLS names this host", 0}
 	badBody = failure{http.StatusBadRequest, "bad-body", "The request cannot be read",
 		"Its body is malformed, or ended before it was complete.", "send the body as HTTP says (RFC 9112, sections 7 and 8)", 0}
 	noRoute = failure{http.StatusNotFound, gatewaywire.NoRoute, "Nothing is served here",

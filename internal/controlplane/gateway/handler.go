@@ -62,6 +62,10 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, v *visit) {
 		g.fail(recorded, r, *f)
 		return
 	}
+	if v.host.Passed != 0 { // HTTP/2 uses a connection for several hosts (RFC 9113, section 9.1.1)
+		g.fail(recorded, r, misdirected)
+		return
+	}
 	var refused *failure
 	if v.leave, refused = g.requests.enter(v); refused != nil {
 		g.fail(recorded, r, *refused)

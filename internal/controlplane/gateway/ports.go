@@ -42,7 +42,13 @@ type openPorts struct {
 	due    wake.Signal
 	mu     sync.Mutex
 	open   map[place]*openPort
-	failed map[place]error // why it does not listen at those that Apps have
+	failed map[place]error    // why it does not listen at those that Apps have
+	passed map[string]*passed // by host; those that end TLS themselves
+
+	connections sync.WaitGroup
+	life        context.Context //nolint:containedctx // of the connections; nil before begin
+	cut         context.CancelFunc
+	stopped     bool // no connection begins any more
 }
 
 // openPort is a port at which the gateway listens.
@@ -53,7 +59,7 @@ type openPort struct {
 }
 
 func newOpenPorts(g *Gateway) *openPorts {
-	return &openPorts{g: g, due: wake.New(), open: map[place]*openPort{}, failed: map[place]error{}}
+	return &openPorts{g: g, due: wake.New(), open: map[place]*openPort{}, failed: map[place]error{}, passed: map[string]*passed{}}
 }
 
 // PortFailure returns why the gateway does not listen at a port that an App has; nil if it does, or
@@ -64,25 +70,36 @@ func (g *Gateway) PortFailure(protocol string, port int) error {
 	return g.ports.failed[place{protocol, port}]
 }
 
+// begin lets connections begin. It is called before serve.
+func (o *openPorts) begin(ctx context.Context) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.life, o.cut = context.WithCancel(context.WithoutCancel(ctx))
+}
+
+// finish closes the ports, and waits until all connections have ended. They have a moment for it.
+func (o *openPorts) finish() {
+	for _, open := range o.open {
+		_ = open.listener.Close()
+	}
+	o.mu.Lock()
+	o.stopped = true
+	o.mu.Unlock()
+	late := time.AfterFunc(o.g.cfg.Patience.Leave, o.cut)
+	o.connections.Wait()
+	late.Stop()
+	o.cut()
+}
+
 // serve listens at the ports that Apps have, until the context ends. Connections then have a
 // moment to end.
 func (o *openPorts) serve(ctx context.Context) error {
-	if o.g.cfg.Listen == nil {
-		return nil
-	}
-	var connections sync.WaitGroup
-	life, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer func() {
-		for _, open := range o.open {
-			_ = open.listener.Close()
-		}
-		late := time.AfterFunc(o.g.cfg.Patience.Leave, cut)
-		connections.Wait()
-		late.Stop()
-		cut()
-	}()
+	defer o.finish()
 	for {
-		o.follow(ctx, life, &connections)
+		o.cutPassed()
+		if o.g.cfg.Listen != nil {
+			o.follow(ctx)
+		}
 		retry.Wait(ctx, portsPause)
 		if !o.due.Wait(ctx) {
 			return nil
@@ -92,7 +109,7 @@ func (o *openPorts) serve(ctx context.Context) error {
 
 // follow opens the ports that Apps have now, and closes the others. A port that has gone to
 // another App is closed first, with its connections.
-func (o *openPorts) follow(ctx, life context.Context, connections *sync.WaitGroup) {
+func (o *openPorts) follow(ctx context.Context) {
 	wanted := map[place]Port{}
 	for _, p := range o.g.cfg.Table.Ports() {
 		wanted[place{p.Protocol, p.Number}] = p
@@ -103,7 +120,7 @@ func (o *openPorts) follow(ctx, life context.Context, connections *sync.WaitGrou
 		if o.open[at] != nil { // this goroutine alone writes it
 			continue
 		}
-		if err := o.listen(ctx, life, p, connections); err != nil {
+		if err := o.listen(ctx, p); err != nil {
 			failed[at] = err
 			o.g.cfg.Log.Error().Err(err).Str("protocol", p.Protocol).Int("port", p.Number).Msg("failed to listen at an App's public port; retrying")
 		}
@@ -127,7 +144,7 @@ func (o *openPorts) closeOthers(wanted map[place]Port) {
 }
 
 // listen opens a port, and carries what comes to it.
-func (o *openPorts) listen(ctx, life context.Context, p Port, connections *sync.WaitGroup) error {
+func (o *openPorts) listen(ctx context.Context, p Port) error {
 	if p.Protocol == gatewaywire.UDP {
 		conn, err := o.g.cfg.ListenUDP(ctx, p.Number)
 		if err != nil {
@@ -137,15 +154,15 @@ func (o *openPorts) listen(ctx, life context.Context, p Port, connections *sync.
 		if err != nil {
 			return errors.Join(err, conn.Close())
 		}
-		o.keep(life, p, conn, connections, flows.serve)
+		o.keep(p, conn, flows.serve)
 		return nil
 	}
 	ln, err := o.g.cfg.Listen(ctx, p.Number)
 	if err != nil {
 		return err
 	}
-	o.keep(life, p, ln, connections, func(owned context.Context) {
-		_ = limit.Accept(life, ln, func(err error) {
+	o.keep(p, ln, func(owned context.Context) {
+		_ = limit.Accept(o.life, ln, func(err error) {
 			o.g.cfg.Log.Warn().Err(err).Int("port", p.Number).Msg("failed to accept connections at a public port; retrying")
 		}, func(conn net.Conn) func() {
 			return func() { o.carryConn(owned, p, conn) }
@@ -155,10 +172,10 @@ func (o *openPorts) listen(ctx, life context.Context, p Port, connections *sync.
 }
 
 // keep serves a port that was opened, until it is closed. Its connections end with owned.
-func (o *openPorts) keep(life context.Context, p Port, ln io.Closer, connections *sync.WaitGroup, serve func(owned context.Context)) {
-	owned, cut := context.WithCancel(life)
+func (o *openPorts) keep(p Port, ln io.Closer, serve func(owned context.Context)) {
+	owned, cut := context.WithCancel(o.life)
 	o.open[place{p.Protocol, p.Number}] = &openPort{p, ln, cut}
-	connections.Go(func() {
+	o.connections.Go(func() {
 		defer cut()
 		serve(owned)
 	})

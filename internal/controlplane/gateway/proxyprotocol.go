@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -28,70 +27,20 @@ const (
 // Such a connection has the address of the visitor. Connections from elsewhere keep their own, and
 // a header that they send is not read: it is not TLS and no HTTP.
 type ProxyListener struct {
-	net.Listener
+	*handoff
 	balancers []netip.Prefix
 	log       zerolog.Logger
 	timeout   time.Duration
 	room      *limit.Room
-
-	life   context.Context //nolint:containedctx // of the accepting goroutine
-	end    context.CancelFunc
-	ready  chan net.Conn
-	failed chan error
-	ended  chan struct{}
 }
 
 // ListenProxy reads the header of each connection from the balancers' networks. Close stops it.
 func ListenProxy(ln net.Listener, balancers []netip.Prefix, log zerolog.Logger) *ProxyListener {
 	l := &ProxyListener{
-		Listener: ln, balancers: balancers, log: log, timeout: proxyHeaderTimeout, room: limit.NewRoom(maxProxyHeaders),
-		ready: make(chan net.Conn), failed: make(chan error), ended: make(chan struct{}),
+		handoff: newHandoff(ln), balancers: balancers, log: log, timeout: proxyHeaderTimeout, room: limit.NewRoom(maxProxyHeaders),
 	}
-	l.life, l.end = context.WithCancel(context.Background())
-	go func() {
-		defer close(l.ended)
-		_ = limit.Accept(l.life, ln, l.fail, l.take)
-	}()
+	l.start(l.take)
 	return l
-}
-
-// Accept implements net.Listener.
-func (l *ProxyListener) Accept() (net.Conn, error) {
-	select {
-	case conn := <-l.ready:
-		return conn, nil
-	case err := <-l.failed:
-		return nil, err
-	case <-l.ended:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements net.Listener. Connections whose header has not arrived are closed.
-func (l *ProxyListener) Close() error {
-	l.end()
-	<-l.ended // limit.Accept has closed the listener, or does so now
-	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return nil
-}
-
-func (l *ProxyListener) fail(err error) {
-	select {
-	case l.failed <- err:
-	case <-l.life.Done():
-	}
-}
-
-// deliver gives a connection to Accept. It waits, so that no more connections are accepted than the
-// caller takes.
-func (l *ProxyListener) deliver(conn net.Conn) {
-	select {
-	case l.ready <- conn:
-	case <-l.life.Done():
-		_ = conn.Close()
-	}
 }
 
 func (l *ProxyListener) take(conn net.Conn) (work func()) {

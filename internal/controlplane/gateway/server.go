@@ -122,8 +122,9 @@ func (g *Gateway) Serve(ctx context.Context, secure, plain net.Listener) error {
 	srv := g.server(g)
 	srv.TLSConfig = recognizable(g.cfg.TLS)
 	group.Go(func() error { return g.probe(ctx) })
+	g.ports.begin(ctx)
 	group.Go(func() error { return g.ports.serve(ctx) })
-	g.run(ctx, group, srv, secure)
+	g.run(ctx, group, srv, listenPassing(secure, g))
 	if plain != nil {
 		g.run(ctx, group, g.server(g.plain()), plain)
 	}

@@ -26,7 +26,10 @@ type Host struct {
 	Given bool
 	// Endpoint is the address of the cluster's own load balancer; empty for none.
 	Endpoint string
-	heard    time.Time
+	// Passed is the port of the App's Service if connections keep their TLS; 0 if the gateway ends
+	// it.
+	Passed int32
+	heard  time.Time
 }
 
 // Table has the hosts that are served, in memory. Refresh follows the database. A lookup takes no
@@ -47,6 +50,8 @@ type Table struct {
 	hosts map[string]*Host
 	ports []Port // that Apps have
 	own   *Host  // the gateway's own; nil for none
+	// passes counts the hosts whose connections keep their TLS.
+	passes int
 }
 
 // agentRoutes is what the table knows of one agent.
@@ -56,6 +61,8 @@ type agentRoutes struct {
 	hosts    []string
 	// endpoints are those of the hosts that have one.
 	endpoints map[string]string
+	// passed are the ports of those whose connections keep their TLS.
+	passed map[string]int32
 }
 
 // NewTable returns an empty Table.
@@ -118,13 +125,20 @@ func normal(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// Hosts returns the names of the hosts that are served, sorted.
+// Passes reports whether there may be hosts whose connections keep their TLS.
+func (t *Table) Passes() bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.passes > 0
+}
+
+// Hosts returns the names of the hosts that are served and need a certificate, sorted.
 func (t *Table) Hosts() []string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	names := make([]string, 0, len(t.hosts)+1)
 	for name, h := range t.hosts {
-		if t.serves(h) {
+		if t.serves(h) && h.Passed == 0 {
 			names = append(names, name)
 		}
 	}
@@ -234,7 +248,11 @@ func (t *Table) refresh(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		t.replace(id, agentRoutes{revision: set.Revision, heard: set.At, endpoints: endpoints}, claims, touched)
+		passed, err := t.store.PassedOf(ctx, id)
+		if err != nil {
+			return err
+		}
+		t.replace(id, agentRoutes{revision: set.Revision, heard: set.At, endpoints: endpoints, passed: passed}, claims, touched)
 	}
 	return nil
 }
@@ -276,17 +294,27 @@ func (t *Table) settle(touched map[string]bool) {
 		if ok {
 			agent := t.agents[owner.AgentID]
 			owners[name] = &Host{
-				Name: name, AgentID: owner.AgentID, Given: owner.Proof == hosts.Given, Endpoint: agent.endpoints[name], heard: agent.heard,
+				Name: name, AgentID: owner.AgentID, Given: owner.Proof == hosts.Given, Endpoint: agent.endpoints[name], Passed: agent.passed[name], heard: agent.heard,
 			}
 		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for name := range touched {
-		if owner := owners[name]; owner != nil {
-			t.hosts[name] = owner
-		} else {
-			delete(t.hosts, name)
-		}
+		t.put(name, owners[name])
+	}
+}
+
+// put has a host served, or no more if it is nil. The lock is held.
+func (t *Table) put(name string, h *Host) {
+	if had := t.hosts[name]; had != nil && had.Passed != 0 {
+		t.passes--
+	}
+	if h == nil {
+		delete(t.hosts, name)
+		return
+	}
+	if t.hosts[name] = h; h.Passed != 0 {
+		t.passes++
 	}
 }

@@ -47,6 +47,7 @@ type world struct {
 	packets       net.Addr        // of HTTP/3
 	limited       *limit.Listener // counts connections of HTTP/3
 	gateway       *gateway.Gateway
+	config        gateway.Config // of gateway
 	roots         *x509.CertPool
 	root          []byte // of roots, in PEM
 
@@ -116,7 +117,7 @@ func newWorldWith(t *testing.T, handler *agentside.Handler, backend http.Handler
 	for _, f := range change {
 		f(&cfg)
 	}
-	w.gateway = gateway.New(cfg)
+	w.config, w.gateway = cfg, gateway.New(cfg)
 	w.run(func(ctx context.Context) error { return w.gateway.Serve(ctx, secure, plain) })
 	w.limited = limit.Listen(listen(t), limit.Config{PerPeer: perPeer, Log: zerolog.Nop()})
 	t.Cleanup(func() { _ = w.limited.Close() })

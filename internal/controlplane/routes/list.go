@@ -11,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ports"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -26,8 +27,8 @@ type Route struct {
 	App       string   `json:"app,omitempty"`
 	Service   string   `json:"service,omitempty"` // with its namespace if that is another one
 	Port      int32    `json:"port,omitempty"`    // absent if the route cannot be carried
-	// Protocol is that of a public port, absent for requests of HTTP, and PublicPort its number;
-	// absent while there is none.
+	// Protocol is that of a public port, TLS of a host whose connections keep their TLS, and absent
+	// for requests of HTTP. PublicPort is the number of a public port; absent while there is none.
 	Protocol   string `json:"protocol,omitempty"`
 	PublicPort int    `json:"publicPort,omitempty"`
 	Ready      bool   `json:"ready"`
@@ -144,7 +145,8 @@ func (p publicState) judge(now time.Time) []Route {
 			Service: r.Service, Port: r.Port, Ready: r.Ready, Served: status.Served, Proof: status.Proof, Reason: r.Reason, Since: r.Since,
 			Mode: status.Mode, ModeReason: status.ModeReason, Endpoint: r.Endpoint,
 		}
-		if r.Protocol != "" {
+		route.Protocol = r.Protocol
+		if gatewaywire.IsPort(r.Protocol) {
 			p.judgePort(&route, r, known)
 			status.Served, status.Reason = route.Served, cmp.Or(route.Reason, r.Reason)
 		}
@@ -158,7 +160,7 @@ func (p publicState) judge(now time.Time) []Route {
 		if now.Sub(p.sets[r.AgentID].At) >= gateway.RoutesTTL {
 			route.Served, route.Mode, route.Reason = false, "", "the agent was not heard with this route for long"
 		}
-		if r.Protocol != "" {
+		if gatewaywire.IsPort(r.Protocol) {
 			routes = append(routes, route)
 			continue
 		}
@@ -192,12 +194,17 @@ func first(claims map[string]Claimant, what string, who Claimant) Claimant {
 	return who
 }
 
-// urlOf returns where the public reaches a route: the gateway serves HTTPS alone.
-func urlOf(r store.Route) string { return "https://" + r.Host + r.Path }
+// urlOf returns where the public reaches a host: the gateway serves HTTPS, and passes TLS on.
+func urlOf(r store.Route) string {
+	if r.Protocol == gatewaywire.TLS {
+		return controlapi.PassedURL(r.Host)
+	}
+	return "https://" + r.Host + r.Path
+}
 
 // judgePort says of a public port where it is and who has it.
 func (p publicState) judgePort(route *Route, r store.Route, agents map[string]Claimant) {
-	route.Protocol, route.Mode, route.Reason = r.Protocol, controlapi.ModeTunnel, "the control plane has not looked at the port yet"
+	route.Mode, route.Reason = controlapi.ModeTunnel, "the control plane has not looked at the port yet"
 	for _, ruled := range p.ports {
 		if ruled.AgentID != r.AgentID || ruled.Namespace != r.Namespace || ruled.App != r.App || ruled.Protocol != r.Protocol || ruled.Port != int(r.Port) {
 			continue

@@ -6,6 +6,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ports"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 )
 
 // claimPorts keeps an agent's claims to public ports in step with its routes. A route whose host is
@@ -24,7 +25,7 @@ func (r *Registry) claimPorts(ctx context.Context, tx *store.Tx, agentID string,
 		}
 	}
 	for _, route := range routes {
-		if route.Protocol != "" && r.domain != "" && route.Host == controlapi.GivenHost(route.App, route.Namespace, agentID, r.domain) {
+		if gatewaywire.IsPort(route.Protocol) && r.domain != "" && route.Host == controlapi.GivenHost(route.App, route.Namespace, agentID, r.domain) {
 			wanted = append(wanted, store.PortClaim{
 				AgentID: agentID, Namespace: route.Namespace, App: route.App, Protocol: route.Protocol, Port: int(route.Port),
 				Host: route.Host, Wanted: route.PublicPort,

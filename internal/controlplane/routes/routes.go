@@ -3,6 +3,7 @@
 package routes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/hosts"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ports"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
@@ -79,27 +81,31 @@ func (r *Registry) routesState(ctx context.Context, agentID, digest string) (con
 	if err != nil {
 		return state, err
 	}
+	passed, err := r.store.PassedOf(ctx, agentID)
+	if err != nil {
+		return state, err
+	}
 	for claims := range hosts.ByHost(claims) {
 		if len(state.Hosts) < controlapi.MaxRoutes {
-			state.Hosts = append(state.Hosts, r.hostStatus(ctx, agentID, claims, r.now()))
+			state.Hosts = append(state.Hosts, r.hostStatus(ctx, agentID, claims, passed[claims[0].Host] != 0, r.now()))
 		}
 	}
 	return state, nil
 }
 
-// hostStatus returns what an agent is told about a host. claims are all claims to it.
-func (r *Registry) hostStatus(ctx context.Context, agentID string, claims []store.HostClaim, now time.Time) controlapi.HostStatus {
+// hostStatus returns what an agent is told about a host. claims are all claims to it. The gateway
+// has no certificate of one that is passed on with its TLS.
+func (r *Registry) hostStatus(ctx context.Context, agentID string, claims []store.HostClaim, passed bool, now time.Time) controlapi.HostStatus {
 	status := hosts.Status(agentID, claims[0].Host, claims, now)
 	if !status.Served || r.Certificate == nil {
 		return status
 	}
-	certificate, reason := r.Certificate(ctx, status.Host)
-	status.Certificate = certificate
-	if reason != "" {
-		status.Reason = reason
+	if !passed {
+		certificate, reason := r.Certificate(ctx, status.Host)
+		status.Certificate, status.Reason = certificate, cmp.Or(reason, status.Reason)
 	}
 	switch {
-	case certificate != controlapi.CertificateReady:
+	case !passed && status.Certificate != controlapi.CertificateReady:
 	case r.Reach == nil || strings.HasPrefix(status.Host, "*."): // a wildcard has no host to try
 		status.Reach = controlapi.ReachReady
 	default:
@@ -157,7 +163,7 @@ func (r *Registry) PutRoutes(ctx context.Context, agentID string, req controlapi
 // carried claims nothing: its host needs no certificate.
 func (r *Registry) claimHosts(ctx context.Context, tx *store.Tx, a store.Agent, routes []store.Route) error {
 	now, domain := r.now(), r.domain
-	routes = slices.DeleteFunc(slices.Clone(routes), func(r store.Route) bool { return !r.Carried() || r.Protocol != "" })
+	routes = slices.DeleteFunc(slices.Clone(routes), func(r store.Route) bool { return !r.Carried() || gatewaywire.IsPort(r.Protocol) })
 	had, err := tx.ClaimsOf(ctx, a.ID)
 	if err != nil {
 		return err
@@ -226,7 +232,7 @@ func routesOf(sent []controlapi.Route, had []store.Route, now time.Time) []store
 func hostsOf(routes []store.Route) []string {
 	hosts := make([]string, 0, len(routes))
 	for _, r := range routes {
-		if r.Protocol == "" {
+		if !gatewaywire.IsPort(r.Protocol) {
 			hosts = append(hosts, r.Host)
 		}
 	}

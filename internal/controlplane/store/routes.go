@@ -18,8 +18,8 @@ type Route struct {
 	Reason                  string
 	// Endpoint is the address of the cluster's load balancer for the host; empty for none.
 	Endpoint string
-	// Protocol is that of a public port, empty for requests of HTTP. PublicPort is the one that the
-	// App names, 0 for any.
+	// Protocol is that of a public port, TLS of a host whose connections keep their TLS, and empty
+	// for requests of HTTP. PublicPort is the one that the App names, 0 for any.
 	Protocol   string
 	PublicPort int
 	// Since is when the App was first heard of at that host and path.
@@ -104,17 +104,34 @@ func (q routeTable) EndpointsOf(ctx context.Context, agentID string) (map[string
 	return endpoints, err
 }
 
+// PassedOf returns the port of the Service of each host of an agent whose connections keep their
+// TLS. A host that leads to several, or to requests of HTTP too, is not among them.
+func (q routeTable) PassedOf(ctx context.Context, agentID string) (map[string]int32, error) {
+	type row struct {
+		host string
+		port int32
+	}
+	list, err := all(ctx, q.q, func(s scanner, r *row) error { return s.Scan(&r.host, &r.port) },
+		`SELECT host, MIN(port) FROM routes WHERE agent_id = $1 AND protocol IN ('', 'TLS') AND (port <> 0 OR ready <> 0)
+			GROUP BY host HAVING MIN(protocol) = 'TLS' AND MIN(port) = MAX(port)`, agentID)
+	passed := make(map[string]int32, len(list))
+	for _, r := range list {
+		passed[r.host] = r.port
+	}
+	return passed, err
+}
+
 // HostsOf lists the first hosts of an agent by name, each once.
 func (q routeTable) HostsOf(ctx context.Context, agentID string, limit int) ([]string, error) {
 	return all(ctx, q.q, func(row scanner, host *string) error { return row.Scan(host) },
-		`SELECT DISTINCT host FROM routes WHERE agent_id = $1 AND protocol = '' ORDER BY host LIMIT $2`, agentID, limit)
+		`SELECT DISTINCT host FROM routes WHERE agent_id = $1 AND protocol IN ('', 'TLS') ORDER BY host LIMIT $2`, agentID, limit)
 }
 
 // Hosts lists the first hosts of each agent by name, by the agents' IDs.
 func (q routeTable) Hosts(ctx context.Context, limit int) (map[string][]string, error) {
 	type row struct{ agent, host string }
 	list, err := all(ctx, q.q, func(s scanner, r *row) error { return s.Scan(&r.agent, &r.host) },
-		`SELECT DISTINCT agent_id, host FROM routes WHERE protocol = '' ORDER BY agent_id, host`)
+		`SELECT DISTINCT agent_id, host FROM routes WHERE protocol IN ('', 'TLS') ORDER BY agent_id, host`)
 	hosts := map[string][]string{}
 	for _, r := range list {
 		if len(hosts[r.agent]) < limit {

@@ -35,6 +35,7 @@ type SpecFlags struct {
 	workload   string
 	schedule   string
 	hosts      []string
+	passed     []string
 	tlsSecret  string
 	public     bool
 	publicTCP  []string
@@ -70,6 +71,7 @@ func (f *SpecFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.signIn.Groups, "sign-in-group", nil, "let in visitors who sign in and are in this group of the identity provider; may be repeated")
 	fl.StringVar(&f.signIn.Secret, "sign-in-secret", "", "Secret of the identity provider, with the keys issuer, client-id and client-secret (the control plane's provider)")
 	fl.StringVar(&f.tokens, "service-tokens-secret", "", "let in clients with a token of this Secret in the header Pipeops-Service-Token; each key is a client's name")
+	fl.StringArrayVar(&f.passed, "passthrough-host", nil, "host name of yours whose connections reach the App with their TLS, as HOST[:PORT]: the gateway has no certificate of it; may be repeated")
 	fl.StringVar(&f.tlsSecret, "tls-secret", "", "TLS secret with the certificate of each --host")
 	fl.StringSliceVar(&f.restartOn, "restart-on", nil, "restart the App when these change: secrets, config-maps, or none")
 	fl.StringVar(&f.sizing, "right-sizing", "", "fit the resource requests to the use: off, recommend or apply (bounds: in a file)")
@@ -251,10 +253,10 @@ func (f *SpecFlags) applyHosts(spec *runnerapi.AppSpec) error {
 		return errors.New("--tls-secret: of which host? Give --host")
 	}
 	guarded := len(f.allowFrom) > 0 || f.basicAuth != "" || f.tokens != "" || f.signsIn()
-	if guarded && spec.Ingress == nil && len(f.hosts)+len(f.publicTCP)+len(f.publicUDP) == 0 && !f.public {
-		return errors.New("--allow-from, --basic-auth-secret, --sign-in-email, --sign-in-group, --sign-in-secret and --service-tokens-secret: of what? Give --public, --host, --public-tcp or --public-udp")
+	if guarded && spec.Ingress == nil && f.places() == 0 && !f.public {
+		return errors.New("--allow-from, --basic-auth-secret, --sign-in-email, --sign-in-group, --sign-in-secret and --service-tokens-secret: of what? Give --public, --host, --passthrough-host, --public-tcp or --public-udp")
 	}
-	if len(f.hosts)+len(f.publicTCP)+len(f.publicUDP) == 0 && !f.public && !guarded {
+	if f.places() == 0 && !f.public && !guarded {
 		return nil
 	}
 	ingress := runnerapi.Ingress{}
@@ -262,13 +264,8 @@ func (f *SpecFlags) applyHosts(spec *runnerapi.AppSpec) error {
 		ingress = *spec.Ingress
 	}
 	ingress.Public = ingress.Public || f.public
-	if len(f.hosts) > 0 {
-		ingress.Hosts = nil
-	}
-	for _, s := range f.hosts {
-		host := appform.ParseHost(s)
-		host.TLSSecret = f.tlsSecret
-		ingress.Hosts = append(ingress.Hosts, host)
+	if err := f.applyHostNames(&ingress); err != nil {
+		return err
 	}
 	if err := f.applyPublicPorts(&ingress); err != nil {
 		return err
@@ -277,6 +274,36 @@ func (f *SpecFlags) applyHosts(spec *runnerapi.AppSpec) error {
 		ingress.Visitors = f.visitors(ingress.Visitors)
 	}
 	spec.Ingress = &ingress
+	return nil
+}
+
+// places counts the hosts and ports at which flags publish the App.
+func (f *SpecFlags) places() int {
+	return len(f.hosts) + len(f.passed) + len(f.publicTCP) + len(f.publicUDP)
+}
+
+// applyHostNames replaces the hosts of a file with those of flags.
+func (f *SpecFlags) applyHostNames(ingress *runnerapi.Ingress) error {
+	if len(f.hosts)+len(f.passed) > 0 {
+		ingress.Hosts = nil
+	}
+	for _, s := range f.hosts {
+		host := appform.ParseHost(s)
+		host.TLSSecret = f.tlsSecret
+		ingress.Hosts = append(ingress.Hosts, host)
+	}
+	for _, s := range f.passed {
+		name, port, named := strings.Cut(s, ":")
+		host := runnerapi.IngressHost{Host: name, Passthrough: true}
+		if named {
+			n, err := strconv.ParseUint(port, 10, 16)
+			if err != nil || n == 0 {
+				return fmt.Errorf("--passthrough-host %s: the port is not a number from 1 to 65535; give HOST or HOST:PORT", s)
+			}
+			host.Port = int32(n)
+		}
+		ingress.Hosts = append(ingress.Hosts, host)
+	}
 	return nil
 }
 

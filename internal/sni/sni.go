@@ -1,4 +1,6 @@
-package edge
+// Package sni reads which server a TLS connection is for, before it is decided who serves it. It
+// has no certificate and answers nothing.
+package sni
 
 import (
 	"bytes"
@@ -15,15 +17,15 @@ import (
 // tickets it has a few KiB.
 const maxHello = 16 << 10
 
-var (
-	errPeeked = errors.New("peeked")
-	errNoName = errors.New("the ClientHello names no server")
-)
+var errPeeked = errors.New("peeked")
 
-// peek reads a ClientHello and returns the server name in it, with everything that was read. It
-// leaves the parsing to crypto/tls, which gives up as soon as the name is known and can answer
-// nothing.
-func peek(conn io.Reader) (name string, read []byte, err error) {
+// ErrNoName means that a ClientHello names no server.
+var ErrNoName = errors.New("the ClientHello names no server")
+
+// Peek reads a ClientHello and returns the server name in it, and what was read, also with an
+// error. It leaves the parsing to crypto/tls, which gives up as soon as the name is known and can
+// answer nothing. The name is as the client sent it. The caller bounds the time.
+func Peek(conn io.Reader) (name string, read []byte, err error) {
 	var buf bytes.Buffer
 	in := io.TeeReader(io.LimitReader(conn, maxHello), &buf)
 	err = tls.Server(readOnly{in}, &tls.Config{
@@ -35,14 +37,14 @@ func peek(conn io.Reader) (name string, read []byte, err error) {
 	}).Handshake() //nolint:noctx // the connection's deadline bounds it
 	switch {
 	case !errors.Is(err, errPeeked):
-		return "", nil, err
+		return "", buf.Bytes(), err
 	case name == "":
-		return "", nil, errNoName
+		return "", buf.Bytes(), ErrNoName
 	}
 	return name, buf.Bytes(), nil
 }
 
-// readOnly is as much of a connection as peek needs.
+// readOnly is as much of a connection as Peek needs.
 type readOnly struct{ r io.Reader }
 
 func (c readOnly) Read(p []byte) (int, error)     { return c.r.Read(p) }
@@ -54,12 +56,18 @@ func (readOnly) SetDeadline(time.Time) error      { return nil }
 func (readOnly) SetReadDeadline(time.Time) error  { return nil }
 func (readOnly) SetWriteDeadline(time.Time) error { return nil }
 
+// Replay returns a connection that begins with what was read of it.
+func Replay(conn net.Conn, read []byte) net.Conn {
+	return &replayed{wrapconn.Conn{Conn: conn}, read}
+}
+
 // replayed is a connection of which the beginning was read already.
 type replayed struct {
 	wrapconn.Conn
 	head []byte
 }
 
+// Read implements io.Reader.
 func (c *replayed) Read(p []byte) (int, error) {
 	if len(c.head) > 0 {
 		n := copy(p, c.head)
