@@ -347,7 +347,11 @@ func settle(app runnerapi.App) runnerapi.App {
 			app.Status.PublicURLs = []string{fmt.Sprintf("https://%s-%s-shop.apps.example.com/", app.Name, app.Namespace)}
 		default:
 			for _, h := range in.Hosts {
-				if !strings.HasPrefix(h.Host, unproven) {
+				switch {
+				case strings.HasPrefix(h.Host, unproven):
+				case h.Passthrough:
+					app.Status.PublicURLs = append(app.Status.PublicURLs, "tls://"+h.Host+":443")
+				default:
 					app.Status.PublicURLs = append(app.Status.PublicURLs, "http://"+h.Host+"/")
 				}
 			}

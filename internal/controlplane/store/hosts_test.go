@@ -236,3 +236,29 @@ func TestHostModes(t *testing.T) {
 		assert.Empty(t, mode().Mode)
 	})
 }
+
+// A host whose connections keep their TLS leads to one port, and to nothing else.
+func TestPassedOf(t *testing.T) {
+	onEach(t, func(t *testing.T, s *store.Store) {
+		ctx := t.Context()
+		require.NoError(t, s.InsertAgent(ctx, agent("a1", "shop")))
+		route := func(host, app, protocol string, port int32) store.Route {
+			return store.Route{AgentID: "a1", Host: host, Path: "/", PathType: "Prefix", Namespace: "shop", App: app, Service: app, Port: port, Protocol: protocol, Since: noon}
+		}
+		require.NoError(t, s.Update(ctx, func(tx *store.Tx) error {
+			return tx.PutRoutes(ctx, "a1", []store.Route{
+				route("db.example.com", "db", "TLS", 5432), route("db.example.com", "db", "TCP", 22), route("db.example.com", "late", "", 0),
+				route("www.example.com", "web", "", 80),
+				route("both.example.com", "web", "", 443), route("both.example.com", "db", "TLS", 443),
+				route("two.example.com", "db", "TLS", 443), route("two.example.com", "web", "TLS", 444),
+				route("none.example.com", "db", "TLS", 0),
+			}, store.RouteSet{At: noon})
+		}))
+		passed, err := s.PassedOf(ctx, "a1")
+		require.NoError(t, err)
+		assert.Equal(t, map[string]int32{"db.example.com": 5432}, passed)
+		none, err := s.PassedOf(ctx, "a2")
+		require.NoError(t, err)
+		assert.Empty(t, none)
+	})
+}

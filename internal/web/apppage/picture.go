@@ -57,6 +57,7 @@ func hosts(a runnerapi.App) (all []Box) {
 	for _, at := range a.Status.PublicURLs {
 		if u, err := url.Parse(at); err == nil {
 			served[u.Host] = true
+			served[u.Hostname()] = served[u.Hostname()] || u.Scheme == "tls"
 			all = append(all, Box{Title: u.Host + strings.TrimSuffix(u.Path, "/"), Note: "served", Tone: "good"})
 		}
 	}

@@ -36,3 +36,18 @@ func TestSpecFlags_RunAsRoot(t *testing.T) {
 	assert.Equal(t, []string{"CHOWN", "SYS_CHROOT", "DAC_OVERRIDE", "FOWNER", "NET_BIND_SERVICE", "SETGID", "SETUID"}, spec.Security.AddCapabilities)
 	assert.Empty(t, spec.Validate())
 }
+
+func TestSpecFlags_PassthroughHost(t *testing.T) {
+	apply := func(spec *runnerapi.AppSpec, args ...string) error {
+		var f SpecFlags
+		cmd := &cobra.Command{}
+		f.add(cmd)
+		require.NoError(t, cmd.ParseFlags(args))
+		return f.Apply(spec)
+	}
+	spec := runnerapi.AppSpec{Image: "a", Ports: []runnerapi.Port{{Port: 5432}}}
+	require.NoError(t, apply(&spec, "--passthrough-host", "db.example.com:5432", "--host", "www.example.com", "--allow-from", "192.0.2.0/24"))
+	assert.Equal(t, []runnerapi.IngressHost{{Host: "www.example.com"}, {Host: "db.example.com", Port: 5432, Passthrough: true}}, spec.Ingress.Hosts)
+	assert.Empty(t, spec.Validate())
+	require.ErrorContains(t, apply(&spec, "--passthrough-host", "db.example.com:0"), "give HOST or HOST:PORT")
+}
