@@ -11,6 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -54,7 +55,7 @@ type AppRoute struct {
 func RoutesByApp(routes []Route) map[AppRoute]string {
 	out := make(map[AppRoute]string, len(routes))
 	for _, r := range routes {
-		if r.App.Name == "" || r.Protocol != "" {
+		if r.App.Name == "" || gatewaywire.IsPort(r.Protocol) {
 			continue
 		}
 		why := ""
