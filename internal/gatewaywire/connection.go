@@ -31,8 +31,9 @@ const (
 )
 
 // Connection is a visitor's connection to a public port or to a host that ends TLS itself, or a
-// flow of datagrams between an address and a port. A public stream begins with it as a request CONNECT (RFC 9110, section 9.3.6). After
-// the answer 200 it carries the connection's bytes, or the datagrams as Packets has them.
+// flow of datagrams between an address and a port. A public stream begins with it as a request
+// CONNECT (RFC 9110, section 9.3.6). After the answer 200 it carries the connection's bytes, or the
+// datagrams as Packets has them.
 type Connection struct {
 	ID string // in the logs of both ends
 	// Protocol is TCP, UDP or TLS.

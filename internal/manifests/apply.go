@@ -312,12 +312,13 @@ func (r *run) find(ctx context.Context, i *item) error {
 	return nil
 }
 
-// read is like find, but an object of a kind that is not served is not there.
-func (r *run) read(ctx context.Context, i *item) error {
-	if err := r.find(ctx, i); !errors.Is(err, errUnserved) {
-		return err
+// orAbsent passes on an error of find, but for that of a kind that is not served: then the object
+// is not there.
+func orAbsent(err error) error {
+	if errors.Is(err, errUnserved) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // settle writes what the set holds now: what was applied, and what has left the set but still

@@ -40,7 +40,7 @@ func (r *run) lookForGone(ctx context.Context) (left bool) {
 		}
 		group.Go(func() error {
 			uid := i.live.GetUID()
-			if err := r.read(ctx, i); err != nil {
+			if err := orAbsent(r.find(ctx, i)); err != nil {
 				i.out.State, i.out.Message = runnerapi.ObjectUnknown, asProblem(err).Detail
 				return nil
 			}

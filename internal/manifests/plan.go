@@ -215,7 +215,7 @@ func (r *run) admitLeft(ctx context.Context, i *item) error {
 		return err
 	}
 	i.mapping = mapping
-	if err := r.read(ctx, i); err != nil || i.live == nil {
+	if err := orAbsent(r.find(ctx, i)); err != nil || i.live == nil {
 		return err // or it is already gone
 	}
 	if i.live.GetAnnotations()[objectmeta.SetOf] != r.set.String() {

@@ -97,7 +97,7 @@ func (r *run) look(ctx context.Context) (open, broken bool) {
 			continue
 		}
 		group.Go(func() error {
-			if err := r.read(ctx, i); err != nil {
+			if err := orAbsent(r.find(ctx, i)); err != nil {
 				i.out.State, i.out.Message = runnerapi.ObjectUnknown, asProblem(err).Detail
 				return nil
 			}
@@ -125,7 +125,7 @@ func (r *run) established(ctx context.Context, i *item) error {
 	ctx, cancel := context.WithTimeout(ctx, establishLimit)
 	defer cancel()
 	for {
-		if err := r.read(ctx, i); err != nil {
+		if err := orAbsent(r.find(ctx, i)); err != nil {
 			return err
 		}
 		switch state, message := stateOf(i.live); state {

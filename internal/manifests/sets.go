@@ -72,7 +72,7 @@ func (r *run) state(ctx context.Context, ref Ref) runnerapi.SetObject {
 	mapping, _, err := r.mapping(ref)
 	if err == nil {
 		i.mapping = mapping
-		err = r.read(ctx, i)
+		err = orAbsent(r.find(ctx, i))
 	}
 	if err != nil {
 		return runnerapi.SetObject{ManifestRef: ref, State: runnerapi.ObjectUnknown, Message: asProblem(err).Detail}

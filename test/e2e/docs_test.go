@@ -231,6 +231,9 @@ func TestDocs_CommandExamples(t *testing.T) {
 			case strings.Contains(line, "agents --watch"):
 				s.follow(t, line, agentName)
 			case goesOn.MatchString(line):
+				if strings.Contains(line, "--since") { // the App may have said nothing for so long
+					s.run(t, "pipeops-runner restart shop web")
+				}
 				s.follow(t, line, "web")
 			case strings.HasSuffix(line, "--previous"):
 				s.crashed(t, line)

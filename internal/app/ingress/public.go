@@ -185,8 +185,8 @@ func (p *Public) of(a *v1alpha1.App) (r reached) {
 	return r
 }
 
-// ownHost returns the App's host below the gateway's domain, as far as an entry of its hosts may name
-// it.
+// ownHost returns the App's host below the gateway's domain, as far as an entry of its hosts may
+// name it.
 func (p *Public) ownHost(a *v1alpha1.App, h runnerapi.IngressHost) string {
 	if h.Passthrough && !a.Spec.Ingress.Public {
 		return p.portHost(a)
