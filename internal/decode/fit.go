@@ -135,11 +135,12 @@ func (f *fitting) mapping(value map[string]any, t reflect.Type) any {
 func (f *fitting) unknown(key string, fields map[string]reflect.Type) {
 	f.path = append(f.path, key)
 	defer func() { f.path = f.path[:len(f.path)-1] }()
-	e := f.fail("unknown field")
+	e := f.fault("unknown field")
 	e.Unknown = true
 	if meant := similar.Nearest(key, slices.Sorted(maps.Keys(fields))); meant != "" {
 		e.Message += " (did you mean " + meant + "?)"
 	}
+	f.add(e)
 }
 
 func (f *fitting) scalar(value any, t reflect.Type) any {
@@ -200,17 +201,22 @@ func (f *fitting) mistyped(is string, t reflect.Type) {
 	f.fail("is %s, but has to be %s", is, want)
 }
 
-// fail adds a fault, and returns it.
-func (f *fitting) fail(format string, args ...any) *Error {
+// fail adds a fault of the value at the current path.
+func (f *fitting) fail(format string, args ...any) { f.add(f.fault(format, args...)) }
+
+func (f *fitting) add(e *Error) {
+	if len(f.faults) < maxFaults {
+		f.faults = append(f.faults, e)
+	}
+}
+
+func (f *fitting) fault(format string, args ...any) *Error {
 	e := &Error{Field: pathText(f.path), Message: fmt.Sprintf(format, args...)}
 	for depth := len(f.path); f.document != nil && depth >= 0; depth-- {
 		if n := At(f.document.Root, f.path[:depth]...); n != nil {
 			e.Line = f.document.part.Line + n.Line - 1
 			break
 		}
-	}
-	if len(f.faults) < maxFaults {
-		f.faults = append(f.faults, e)
 	}
 	return e
 }

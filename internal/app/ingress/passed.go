@@ -34,7 +34,7 @@ func (t *Router) passedRoute(ctx context.Context, routes []Route, a *v1alpha1.Ap
 // others.
 const (
 	passedElsewhere = "connections to the host reach another App, or another port, with their TLS; use another host"
-	notPassed       = "the host has routes of HTTP, and connections cannot be passed on with their TLS beside them; leave out passthrough, or use another host"
+	notPassed       = "the host has routes of HTTP, and connections cannot be passed on with their TLS beside them; leave out passthrough, or use another host" //nolint:gosec // no password
 )
 
 // wayOf returns how a route has its host carried: as requests of HTTP, or as connections to a port

@@ -154,15 +154,15 @@ func (o *openPorts) listen(ctx context.Context, p Port) error {
 		if err != nil {
 			return errors.Join(err, conn.Close())
 		}
-		o.keep(p, conn, flows.serve)
+		o.keep(p, conn, flows.serve) //nolint:contextcheck // the connections have their own life
 		return nil
 	}
 	ln, err := o.g.cfg.Listen(ctx, p.Number)
 	if err != nil {
 		return err
 	}
-	o.keep(p, ln, func(owned context.Context) {
-		_ = limit.Accept(o.life, ln, func(err error) {
+	o.keep(p, ln, func(owned context.Context) { //nolint:contextcheck // likewise
+		_ = limit.Accept(o.life, ln, func(err error) { //nolint:contextcheck // likewise
 			o.g.cfg.Log.Warn().Err(err).Int("port", p.Number).Msg("failed to accept connections at a public port; retrying")
 		}, func(conn net.Conn) func() {
 			return func() { o.carryConn(owned, p, conn) }
