@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -42,13 +43,16 @@ func refusals(t *testing.T, raw string) []runnerapi.FieldError {
 	return append(spec.ValidateName("web"), spec.Validate()...)
 }
 
+// lastEntry is the entry of a list that breaks a rule about the list.
+var lastEntry = regexp.MustCompile(`\[\d+\]$`)
+
 func TestAppSpec_RefusesInvalid(t *testing.T) {
 	for name, bad := range runnertest.BadSpecs() {
 		t.Run(name, func(t *testing.T) {
 			errs := refusals(t, bad.JSON)
 			require.NotEmpty(t, errs)
 			field := strings.TrimSuffix(errs[0].Field, ".") // huma names the object where a required field is missing
-			assert.True(t, strings.HasPrefix(bad.Field, field), "%+v", errs)
+			assert.True(t, strings.HasPrefix(bad.Field, field) || strings.HasPrefix(bad.Field, lastEntry.ReplaceAllString(field, "")), "%+v", errs)
 			if bad.Message != "" && bad.Message != "Duplicate value" {
 				assert.Contains(t, errs[0].Message, bad.Message)
 			}
