@@ -44,7 +44,7 @@ func (b fakeRoutes) Traffic(ctx context.Context, key runnerapi.Key, opts runnera
 }
 
 // AccessLog implements backend.Routes: each App of the fake has had one visitor.
-func (b fakeRoutes) AccessLog(ctx context.Context, key runnerapi.Key, _ runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
+func (b fakeRoutes) AccessLog(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
 	if err := b.enter(ctx, Call{Verb: "Routes.AccessLog", Key: key}); err != nil {
 		return err
 	}
@@ -57,7 +57,11 @@ func (b fakeRoutes) AccessLog(ctx context.Context, key runnerapi.Key, _ runnerap
 	e := runnerapi.AccessEntry{
 		RequestID: "3f1c", Host: key.Name + ".example.com", Method: "GET", Path: "/", Status: 200, Sent: 5, DurationMillis: 12.5, Address: "203.0.113.7", UserAgent: "curl/8.5",
 	}
-	return emit(runnerapi.LogLine{Time: epoch, Pod: "agent-1", Line: `203.0.113.7 "GET ` + e.Host + `/" 200 5 0.013 "curl/8.5" 3f1c`, Request: &e})
+	err = emit(runnerapi.LogLine{Time: epoch, Pod: "agent-1", Line: `203.0.113.7 "GET ` + e.Host + `/" 200 5 0.013 "curl/8.5" 3f1c`, Request: &e})
+	if err == nil && opts.Follow {
+		<-ctx.Done()
+	}
+	return err
 }
 
 // List implements backend.Routes, by what the fake's Apps say of themselves.

@@ -256,9 +256,10 @@ func elsewhere(t *testing.T) (all []string) {
 	}
 	// A customer's CA is in the agent's tests, TestPolicy_TrustsPinnedKeys, and so is a DNS server
 	// that has the record of a host: TestHostCreate, where a host is deleted, too. In
-	// agent.TestExamples a fork has a request. TestDocs_GitAndBuilds has an earlier commit, and the
-	// control plane's TestExchange_Program an issuer of ID tokens.
-	for _, command := range []string{"cp", "node drain", "credentials --endorse", "host create", "host delete", "source rollback", "source approve", "source previews approve", "login --oidc"} {
+	// agent.TestExamples a fork has a request. TestLogs_FollowUntilInterrupted has a visitor to
+	// follow, TestDocs_GitAndBuilds an earlier commit, and the control plane's TestExchange_Program
+	// an issuer of ID tokens.
+	for _, command := range []string{"cp", "node drain", "credentials --endorse", "host create", "host delete", "access-log shop web -f", "source rollback", "source approve", "source previews approve", "login --oidc"} {
 		lines, err := harness.CommandLine(command)
 		require.NoError(t, err)
 		all = append(all, lines...)

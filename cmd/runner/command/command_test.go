@@ -201,6 +201,10 @@ func TestLogs_FollowUntilInterrupted(t *testing.T) {
 	r.sees(t, "hello")
 	r.cancel()
 	assert.Equal(t, cmdutil.ExitOK, r.ended(t), r.err.String())
+	r = w.start(t, false, "", "access-log", "shop", "web", "-f", "--grep", `" 200 `)
+	r.sees(t, "203.0.113.7")
+	r.cancel()
+	assert.Equal(t, cmdutil.ExitOK, r.ended(t), r.err.String())
 }
 
 func TestNamespaceDelete_AsksOnTerminal(t *testing.T) {
