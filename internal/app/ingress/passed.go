@@ -5,26 +5,18 @@ import (
 	"context"
 	"slices"
 
-	networkingv1 "k8s.io/api/networking/v1"
-
 	"github.com/pipeops/pipeops-vm-agent/internal/app/v1alpha1"
-	"github.com/pipeops/pipeops-vm-agent/internal/app/workload"
 	"github.com/pipeops/pipeops-vm-agent/internal/gatewaywire"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // passedRoute adds the route of an App to a host whose connections reach it with their TLS.
 func (t *Router) passedRoute(ctx context.Context, routes []Route, a *v1alpha1.App, h runnerapi.IngressHost) []Route {
-	port := cmp.Or(h.Port, workload.FirstTCPPort(a))
-	if port == 0 {
+	route, leads := t.hostRoute(ctx, a, h)
+	if !leads {
 		return routes
 	}
-	to := t.backend(ctx, a.Namespace, &networkingv1.IngressServiceBackend{Name: a.Name, Port: networkingv1.ServiceBackendPort{Number: port}})
-	reason := cmp.Or(notServed(a), to.reason)
-	route := Route{
-		App: a.Key(), Host: h.Host, Path: "/", PathType: string(networkingv1.PathTypePrefix), Service: a.Name, Port: port,
-		Protocol: gatewaywire.TLS, Ready: reason == "", Reason: reason, Addresses: to.addresses, Created: a.CreationTimestamp.Time,
-	}
+	route.Protocol, route.HTTP2 = gatewaywire.TLS, false
 	v, unmet := portDemands(a, runnerapi.IngressPort{})
 	t.demand(ctx, &route, v, unmet)
 	return append(routes, route)

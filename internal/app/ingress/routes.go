@@ -313,21 +313,30 @@ func (t *Router) givenRoutes(ctx context.Context, apps []v1alpha1.App) (routes [
 
 // givenRoute adds the route of an App, which has an ingress, to a host.
 func (t *Router) givenRoute(ctx context.Context, routes []Route, a *v1alpha1.App, h runnerapi.IngressHost) []Route {
-	port := cmp.Or(h.Port, workload.FirstTCPPort(a))
-	if port == 0 {
+	route, leads := t.hostRoute(ctx, a, h)
+	if !leads {
 		return routes
 	}
-	to := t.backend(ctx, a.Namespace, &networkingv1.IngressServiceBackend{Name: a.Name, Port: networkingv1.ServiceBackendPort{Number: port}})
-	reason := cmp.Or(notServed(a), to.reason)
 	wants := runnerapi.ReadRouteAnnotations(a.Spec.Ingress.Annotations)
-	route := Route{
-		App: a.Key(), Host: h.Host, Path: workload.PathOf(h), PathType: string(networkingv1.PathTypePrefix), Service: a.Name, Port: port,
-		Ready: reason == "", Reason: reason, Addresses: to.addresses, HTTP2: to.http2, Created: a.CreationTimestamp.Time,
-		Within: wants.Within, Warnings: wants.Warnings,
-	}
+	route.Within, route.Warnings = wants.Within, wants.Warnings
 	v, unmet := demandsOf(a)
 	t.demand(ctx, &route, v, unmet)
 	return append(routes, route)
+}
+
+// hostRoute returns the route of an App to a host, before its demands. It leads nowhere if the App
+// has no TCP port.
+func (t *Router) hostRoute(ctx context.Context, a *v1alpha1.App, h runnerapi.IngressHost) (route Route, leads bool) {
+	port := cmp.Or(h.Port, workload.FirstTCPPort(a))
+	if port == 0 {
+		return route, false
+	}
+	to := t.backend(ctx, a.Namespace, &networkingv1.IngressServiceBackend{Name: a.Name, Port: networkingv1.ServiceBackendPort{Number: port}})
+	reason := cmp.Or(notServed(a), to.reason)
+	return Route{
+		App: a.Key(), Host: h.Host, Path: workload.PathOf(h), PathType: string(networkingv1.PathTypePrefix), Service: a.Name, Port: port,
+		Ready: reason == "", Reason: reason, Addresses: to.addresses, HTTP2: to.http2, Created: a.CreationTimestamp.Time,
+	}, true
 }
 
 func encrypted(in *networkingv1.Ingress, host string) bool {
