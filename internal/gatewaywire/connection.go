@@ -14,7 +14,7 @@ import (
 const (
 	TCP = "TCP"
 	UDP = "UDP"
-	// TLS is no port's: connections to a host at the port of HTTPS are carried with their TLS.
+	// TLS is not of a port: connections to a host at the port of HTTPS are carried with their TLS.
 	TLS = "TLS"
 )
 

@@ -48,7 +48,7 @@ func (p *passing) take(conn net.Conn) (work func()) {
 }
 
 // look returns the host of a connection that is to be passed on, nil if it is not, and the
-// connection from its beginning. What is no ClientHello gets its answer from the TLS server.
+// connection from its beginning. The TLS server answers what is not a ClientHello.
 func (p *passing) look(conn net.Conn) (host *Host, whole net.Conn, err error) {
 	if err := conn.SetReadDeadline(time.Now().Add(p.g.cfg.Patience.Header)); err != nil {
 		return nil, nil, err
